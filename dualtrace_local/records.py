@@ -1,0 +1,468 @@
+"""The frozen records that flow through everything.
+
+Nothing here is filled in place: a stage takes records and returns new ones. Only primary facts are fields; what can be
+worked out from them is a property. Dates are naive local datetimes as the source gives them, never the machine's clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+T = TypeVar("T")
+
+
+def digest_of(*parts: object, length: int = 32) -> str:
+    """Hex SHA-256 over the canonical JSON of ``parts``, cut to ``length`` characters.
+
+    Used for every identity (session key, memory id, prompt digest), so that an identity is the same on every machine.
+    """
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON types: records become dicts, enums their value, dates ISO text, tuples lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="minutes")
+    return value
+
+
+# --------------------------------------------------------------------------------------------------- what is read
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Who and what a memory belongs to. A hard filter in every search."""
+
+    user: str = "default"
+    project: str = "default"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message. ``role`` is ``user``, ``assistant`` or whatever the source said."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Session:
+    """One dated conversation.
+
+    ``external_id`` is for people only (the benchmark's ``answer_`` is cut off by the reader); it reaches no model, path or SQL.
+    ``source`` and ``record`` (1-based) say where it came from.
+    """
+
+    turns: tuple[Turn, ...]
+    date: datetime | None
+    scope: Scope = Scope()
+    external_id: str = ""
+    source: str = ""
+    record: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        """32 hex characters: hash of (masked) turns, date and scope. The same text under two dates is two sessions."""
+        turns = [(t.role, t.text) for t in self.turns]
+        return digest_of("session", turns, self.day_and_time, self.scope.user, self.scope.project)
+
+    @property
+    def day_and_time(self) -> str:
+        """``YYYY-MM-DD HH:MM``, or empty when the session is undated."""
+        return self.date.strftime("%Y-%m-%d %H:%M") if self.date else ""
+
+    @property
+    def empty(self) -> bool:
+        """True when no turn holds anything but white space."""
+        return not any(t.text.strip() for t in self.turns)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a reader may know of a question: text, date, and which sessions it may see (``haystack``: session keys).
+
+    The benchmark's id marks abstention by a suffix and its kind hints at the answer, so the id stays in run files and
+    never enters a prompt, and the kind is part of ``Gold``.
+    """
+
+    id: str
+    text: str
+    date: datetime | None
+    haystack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What only judge and report may know. ``answer`` is kept as the file has it (a number stays a number).
+
+    ``evidence`` holds 0-based positions of the evidence sessions in the entry, ``evidence_turns`` (session, turn) positions.
+    """
+
+    question_id: str
+    answer: Any
+    kind: str
+    abstention: bool
+    evidence: tuple[int, ...] = ()
+    evidence_turns: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def answer_text(self) -> str:
+        """The gold answer as text, for the judge's prompt and reports."""
+        return self.answer if isinstance(self.answer, str) else json.dumps(self.answer, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record of a source: its sessions in file order and, in a benchmark, a question with its gold.
+
+    ``notes`` are things that were repaired in reading (a lone surrogate), one line each, shown on stderr.
+    """
+
+    source: str
+    record: int
+    sessions: tuple[Session, ...]
+    question: Question | None = None
+    gold: Gold | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A record that could not be read. ``str()`` is the line for stderr. Counts as one failed session."""
+
+    source: str
+    record: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.record}: {self.reason}"
+
+
+# --------------------------------------------------------------------------------------- what is asked of a model
+
+
+@dataclass(frozen=True)
+class Request:
+    """One constrained generation.
+
+    ``kind`` names the purpose for the token table (``facts``, ``gate``, ``anchor``, ``scene``, ``read``, ``judge``).
+    ``system`` is constant text; ``user`` is one message: what is shared comes first, what varies last.
+    ``output`` is a pydantic type with ``extra="forbid"``. ``max_tokens`` is above the worst case of that type.
+    """
+
+    kind: str
+    system: str
+    user: str
+    output: type[BaseModel]
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+
+
+class Finish(StrEnum):
+    """Why a completion ended. Only ``STOP`` may be parsed."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    REPETITION = "repetition"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The raw reply to one request, with token counts. ``cached_tokens`` is the part of the prompt not computed again."""
+
+    text: str
+    finish: Finish
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+Flow = Generator[Request, Completion, T]
+"""The logic of one item: yields requests, is sent completions, returns its result."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Calls and tokens, of one flow or summed over many."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished flow: its key, its result, and what it used by kind of request."""
+
+    key: str
+    value: Any
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A flow that could not finish. ``raw`` is the last completion's text; it goes to a private file, never to a log."""
+
+    key: str
+    reason: str
+    raw: str = ""
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------------------------- what is remembered
+
+
+class Tier(StrEnum):
+    """What the gate decided: keep nothing, a fact, or a fact and a scene (personal domain)."""
+
+    DROP = "DROP"
+    STREAMLINED = "STREAMLINED"
+    FULL = "FULL"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The gate's result: three scores of 0-2 (paper section 3.2) and the user's words they rest on."""
+
+    relevance: int = 0
+    specificity: int = 0
+    explicitness: int = 0
+    basis: tuple[str, ...] = ()
+    override: str = ""
+    """Empty, or what overruled the total: ``stakes``, ``remember``, ``forget``."""
+
+    @property
+    def total(self) -> int:
+        """0-6."""
+        return self.relevance + self.specificity + self.explicitness
+
+
+@dataclass(frozen=True)
+class EventDate:
+    """A date in what was said. ``day`` is ISO ``YYYY-MM-DD`` (``end`` too for a range), or empty when only the words are known."""
+
+    spoken: str
+    day: str = ""
+    end: str = ""
+    approximate: bool = False
+
+
+@dataclass(frozen=True)
+class Component:
+    """One third-person sentence of a fact trace and what it rests on.
+
+    ``quote`` is the user's own words, ``turn`` the 0-based position of their turn, ``said_by`` that turn's role,
+    ``hedged`` whether the user was unsure.
+    """
+
+    text: str
+    quote: str
+    turn: int
+    said_by: str = "user"
+    hedged: bool = False
+    events: tuple[EventDate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A fact trace and, when ``scene`` is not empty, the scene trace linked to it.
+
+    ``ordinal`` is its 0-based place in its session; ``info_type`` is discrete, compositional or relational;
+    ``scene_refused`` says why there is no scene although the tier asked for one.
+    """
+
+    session_key: str
+    ordinal: int
+    scope: Scope
+    date: datetime | None
+    anchor: str
+    info_type: str
+    category: str
+    tier: Tier
+    evidence: Evidence
+    components: tuple[Component, ...]
+    scene: str = ""
+    scene_refused: str = ""
+
+    @cached_property
+    def id(self) -> str:
+        """32 hex characters: hash of session key and ordinal."""
+        return digest_of("memory", self.session_key, self.ordinal)
+
+    @property
+    def fact(self) -> str:
+        """The components as one text."""
+        return " ".join(c.text for c in self.components)
+
+    @property
+    def confidence(self) -> str:
+        """``LOW`` when the user hedged every component, else ``HIGH``."""
+        return "LOW" if self.components and all(c.hedged for c in self.components) else "HIGH"
+
+
+@dataclass(frozen=True)
+class Round:
+    """A user turn with the assistant turns that answer it, verbatim (masked). ``ordinal`` is its place in the session."""
+
+    session_key: str
+    ordinal: int
+    scope: Scope
+    date: datetime | None
+    user: str
+    assistant: str
+
+    @cached_property
+    def id(self) -> str:
+        """32 hex characters: hash of session key and ordinal."""
+        return digest_of("round", self.session_key, self.ordinal)
+
+    @property
+    def text(self) -> str:
+        """Both sides, as they are searched and shown."""
+        return "\n".join(s for s in (self.user, self.assistant) if s)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What teaching made of one session. ``tier`` is the highest of its memories', or DROP."""
+
+    session: Session
+    tier: Tier
+    evidence: Evidence
+    memories: tuple[Memory, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    dropped_sentences: tuple[str, ...] = ()
+    """Reasons (no text) why written sentences were not kept: ``number not said``, ``no user words`` ..."""
+
+
+# ------------------------------------------------------------------------------------------------ what is answered
+
+
+class State(StrEnum):
+    """What was delivered to the reader: A fact and scene, B fact only, C nothing (paper section 3.4)."""
+
+    A = "A"
+    B = "B"
+    C = "C"
+
+
+CONFIDENCE = {State.A: "high", State.B: "medium", State.C: "none"}
+"""Confidence said with an answer, by state (paper section 3.4)."""
+
+ABSTENTION = "I don't have that information stored."
+"""The exact answer in state C."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing shown to the reader. ``handle`` is its short name in the prompt (``m1``); ``score`` is the fused rank score.
+
+    ``similarity`` is the cosine with the question, -1 to 1.
+    """
+
+    handle: str
+    memory_id: str
+    session_key: str
+    date: datetime | None
+    anchor: str
+    fact: str
+    scene: str = ""
+    components: tuple[Component, ...] = ()
+    confidence: str = "HIGH"
+    similarity: float = 0.0
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What search hands to recall: the items in date order, and the state that follows from them."""
+
+    question_id: str
+    condition: str
+    state: State
+    items: tuple[Item, ...]
+    candidates: int = 0
+    """Visible keys that were ranked."""
+    best: float = 0.0
+    """Highest similarity seen, delivered or not."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an answer comes from: a memory that the reader used."""
+
+    memory_id: str
+    session_id: str
+    date: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answered question. ``reason`` says why code abstained, empty otherwise; ``sources`` are the items used."""
+
+    question_id: str
+    question: str
+    condition: str
+    state: State
+    text: str
+    abstained: bool
+    reason: str = ""
+    notes: str = ""
+    sources: tuple[Source, ...] = ()
+    delivered: tuple[str, ...] = ()
+    """Memory ids shown to the reader."""
+    context_tokens: int = 0
+    asked_on: str = ""
+    """The question's date, ``YYYY-MM-DD HH:MM``, so that an answer line holds all that its prompt needed."""
+
+    @property
+    def confidence(self) -> str:
+        """``high``, ``medium`` or ``none``."""
+        return "none" if self.abstained else CONFIDENCE[self.state]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``correct`` is None when there is no verdict (``reason`` says why); that is never counted as wrong.
+
+    ``by`` is the judge model's name, or ``rule`` where the fixed abstention text decides.
+    """
+
+    question_id: str
+    condition: str
+    correct: bool | None
+    by: str
+    reason: str = ""
+
+
+
+
+def source_name(path: Path) -> str:
+    """How a file is named in messages and in the store: its own name, without folders."""
+    return path.name
