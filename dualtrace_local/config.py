@@ -26,6 +26,7 @@ OFF_SWITCHES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_CONFIGURE_LOGGING": "1",
@@ -87,8 +88,8 @@ class GateWay(StrEnum):
 class Budgets(Strict):
     """Token budgets of a model. ``excerpt``: one part of a session; ``context``: delivered items in one reading."""
 
-    excerpt: int = Field(1800, ge=200)
-    context: int = Field(600, ge=100)
+    excerpt: int = Field(default=1800, ge=200)
+    context: int = Field(default=600, ge=100)
 
 
 class ModelSpec(Strict):

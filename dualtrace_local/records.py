@@ -437,6 +437,8 @@ class Answer:
     sources: tuple[Source, ...] = ()
     delivered: tuple[str, ...] = ()
     """Memory ids shown to the reader."""
+    delivered_sessions: tuple[str, ...] = ()
+    """Keys of their sessions, each once."""
     context_tokens: int = 0
     asked_on: str = ""
     """The question's date, ``YYYY-MM-DD HH:MM``, so that an answer line holds all that its prompt needed."""

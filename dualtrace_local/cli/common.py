@@ -1,0 +1,127 @@
+"""What commands share: options, progress on stderr, one JSON document on stdout."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from dualtrace_local.config import Models, Role, read_models
+from dualtrace_local.errors import ConfigError
+from dualtrace_local.records import Scope
+
+if TYPE_CHECKING:
+    from dualtrace_local.pipeline.parts import Listener
+
+F = TypeVar("F", bound=Callable[..., Any])
+FAILED_RECORDS = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The model options of a command."""
+
+    models: Models
+    seed: int
+
+
+def model_options(command: F) -> F:
+    """``--model`` and its kin; the command gets ``choice``."""
+
+    @click.option("--model", metavar="NAME", help="Model for all of writing, reading and judging.")
+    @click.option("--encode-model", metavar="NAME", help="Model that writes memories.")
+    @click.option("--read-model", metavar="NAME", help="Model that answers.")
+    @click.option("--judge-model", metavar="NAME", help="Model that judges.")
+    @click.option("--models", "models_file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Another models.yaml.")
+    @click.option("--seed", default=0, show_default=True, help="Seed of the engine and of every request.")
+    @functools.wraps(command)
+    def wrapped(  # noqa: PLR0913 - one parameter for each option
+        *args: Any,  # noqa: ANN401 - click passes what the command declares
+        model: str | None,
+        encode_model: str | None,
+        read_model: str | None,
+        judge_model: str | None,
+        models_file: Path | None,
+        seed: int,
+        **options: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        models = read_models(models_file).with_roles(
+            encode=encode_model or model, read=read_model or model, judge=judge_model or model
+        )
+        return command(*args, choice=Choice(models, seed), **options)
+
+    return wrapped  # type: ignore[return-value]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text.")
+store_option = click.option(
+    "--store", "store_path", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="The store's folder."
+)
+limit_option = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N records of each source.")
+
+
+def _parse_scope(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> Scope:
+    given: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if name not in ("user", "project") or not equals or not text:
+            raise click.BadParameter(f"{value!r}; write user=NAME or project=NAME")
+        given[name] = text
+    return Scope(**given)
+
+
+scope_option = click.option(
+    "--scope", callback=_parse_scope, multiple=True, metavar="user=NAME", help="Whose memories: user=NAME, project=NAME. May be repeated."
+)
+
+
+def parse_as_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime:
+    """``--as-of`` as a date; without it, now (the one use of the clock, for a question asked now)."""
+    from dualtrace_local.corpus import parse_date
+
+    if value is None:
+        return datetime.now().replace(second=0, microsecond=0)  # noqa: DTZ005 - local wall time, like the sessions' dates
+    if (date := parse_date(value)) is None:
+        raise click.BadParameter(f"{value!r} is not a date; write YYYY-MM-DD or YYYY-MM-DD HH:MM")
+    return date
+
+
+def emit(value: object) -> None:
+    """Print one JSON document on stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    click.echo(line, err=True)
+
+
+def finish(failed: int) -> NoReturn:
+    """End with 3 when something failed, else 0."""
+    click.get_current_context().exit(FAILED_RECORDS if failed else 0)
+
+
+def listener() -> Listener:
+    """Progress with rate and time left on stderr: a moving bar on a terminal, else a line now and then."""
+    from .progress import Progress
+
+    return Progress()
+
+
+def roles_of(models: Models) -> dict[str, str]:
+    """Which model plays which role."""
+    return {role.value: models.roles[role] for role in Role}
+
+
+def names(value: str) -> tuple[str, ...]:
+    """A comma-separated list. Raises ConfigError when it is empty."""
+    found = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not found:
+        raise ConfigError("--conditions is empty; name at least one, for example c6,c7")
+    return found

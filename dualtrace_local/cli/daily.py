@@ -1,0 +1,160 @@
+"""Commands of daily life: teach, ask, memory, store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from dualtrace_local.config import TeachSettings
+from dualtrace_local.records import Scope
+
+from . import render
+from .common import (
+    Choice,
+    emit,
+    finish,
+    json_option,
+    limit_option,
+    listener,
+    model_options,
+    parse_as_of,
+    scope_option,
+    store_option,
+)
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=click.Path(path_type=Path))
+@store_option
+@scope_option
+@limit_option
+@click.option("--assistant-chars", type=click.IntRange(min=0), default=TeachSettings().assistant_chars, show_default=True,
+              help="Characters of each assistant turn that the writer reads.")  # fmt: skip
+@click.option("--keep-rounds", type=click.Choice(["all", "kept", "none"]), default="all", show_default=True,
+              help="Verbatim rounds to store: of all sessions, of those kept by the gate, or none.")  # fmt: skip
+@model_options
+@json_option
+def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int | None, assistant_chars: int, keep_rounds: str,
+          choice: Choice, as_json: bool) -> None:  # fmt: skip
+    """Read chat files into a store. What is there already stays; an interrupted teach goes on.
+
+    SOURCE is a LongMemEval file or JSON lines of {"id", "date", "turns": [{"role", "content"}]}; the format is found from the content.
+    """
+    from dualtrace_local import Memory
+
+    settings = TeachSettings.model_validate({"assistant_chars": assistant_chars, "keep_rounds": keep_rounds, "seed": choice.seed})
+    with Memory.open(store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed) as mine:
+        totals = mine.teach(*sources, settings=settings, limit=limit)
+    if as_json:
+        emit(render.totals_json(totals))
+    else:
+        render.totals(totals)
+    finish(totals.failed)
+
+
+@click.command()
+@click.argument("question")
+@store_option
+@scope_option
+@click.option("--as-of", callback=parse_as_of, metavar="DATE", help="The day on which the question is asked; today by default.")
+@click.option("--condition", default="c6", show_default=True, metavar="NAME", help="How the store is used; see conditions.yaml.")
+@model_options
+@json_option
+def ask(question: str, store_path: Path, scope: Scope, as_of: datetime, condition: str, choice: Choice, as_json: bool) -> None:
+    """Answer a question from a store."""
+    from dualtrace_local import Memory
+
+    with Memory.open(store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed) as mine:
+        answer = mine.ask(question, as_of=as_of, condition=condition)
+    if as_json:
+        emit(render.answer_json(answer))
+    else:
+        render.answer(answer)
+
+
+@click.group()
+def memory() -> None:
+    """See what is remembered."""
+
+
+@memory.command("list")
+@store_option
+@scope_option
+@limit_option
+@model_options
+@json_option
+def list_(store_path: Path, scope: Scope, limit: int | None, choice: Choice, as_json: bool) -> None:
+    """List the memories of a scope, by date."""
+    with render.opened(store_path, choice) as store:
+        found = sorted(store.memories(scope), key=lambda m: (m.date or datetime.min, m.session_key, m.ordinal))[:limit]
+    if as_json:
+        emit({"memories": [render.memory_json(m) for m in found]})
+    else:
+        render.memories(found)
+
+
+@memory.command()
+@click.argument("memory_id", metavar="ID")
+@store_option
+@scope_option
+@model_options
+@json_option
+def show(memory_id: str, store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
+    """Show one memory whole: fact, scene, scores, and the user's words it rests on. ID may be its first characters."""
+    with render.opened(store_path, choice) as store:
+        found = store.memory(memory_id, scope)
+        source = next((row for row in store.sessions(scope) if row.key == found.session_key), None)
+    if as_json:
+        emit(render.memory_json(found) | {"source": f"{source.source}:{source.record}" if source else ""})
+    else:
+        render.memory(found, source)
+
+
+@memory.command()
+@store_option
+@scope_option
+@model_options
+@json_option
+def stats(store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
+    """Count what the gate kept, by tier, type and category."""
+    with render.opened(store_path, choice) as store:
+        found = render.stats_json(store.sessions(scope), store.memories(scope))
+    if as_json:
+        emit(found)
+    else:
+        render.stats(found)
+
+
+@click.group()
+def store() -> None:
+    """Look at a store as a whole."""
+
+
+@store.command()
+@store_option
+@model_options
+def dump(store_path: Path, choice: Choice) -> None:
+    """Print every row, sorted, one JSON object a line: two stores are equal when their dumps are."""
+    import json
+
+    with render.opened(store_path, choice) as opened:
+        for row in opened.dump():
+            click.echo(json.dumps(row, ensure_ascii=False, sort_keys=True))
+
+
+@store.command()
+@store_option
+@model_options
+@json_option
+def info(store_path: Path, choice: Choice, as_json: bool) -> None:
+    """Say what a store holds, with which embedding model, and its size."""
+    from dualtrace_local.records import plain
+
+    with render.opened(store_path, choice) as opened:
+        found = plain(opened.info())
+    if as_json:
+        emit(found)
+    else:
+        render.fields(found)

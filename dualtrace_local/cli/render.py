@@ -1,0 +1,303 @@
+"""Results as tables for people and as plain values for ``--json``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from dualtrace_local.config import Models
+from dualtrace_local.records import Answer, Memory, plain
+
+from .common import Choice, roles_of, say
+
+if TYPE_CHECKING:
+    from dualtrace_local.pipeline.demo import Story
+    from dualtrace_local.pipeline.experiment import Result
+    from dualtrace_local.pipeline.health import Health
+    from dualtrace_local.report import Comparison, TeachTotals
+    from dualtrace_local.store import LedgerRow, Store
+
+
+def out() -> Console:
+    """The console for results. Text from chats is never read as markup."""
+    return Console(markup=False, highlight=False, soft_wrap=False)
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """A plain table; columns that begin with ``>`` are set to the right."""
+    made = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        made.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+    return made
+
+
+def opened(path: Path, choice: Choice) -> Store:
+    """A store for reading; no language model is loaded."""
+    from dualtrace_local.pipeline.parts import Parts
+    from dualtrace_local.store import Store
+
+    return Store.open(path, Parts(choice.models).embedder, say=say)
+
+
+def fields(values: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    made = table("", "")
+    for name, value in values.items():
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+        made.add_row(name.replace("_", " "), shown)
+    out().print(made)
+
+
+# ------------------------------------------------------------------------------------------------------ teach, ask
+
+
+def totals_json(totals: TeachTotals) -> dict[str, Any]:
+    """Counts of sessions, tokens, seconds."""
+    names = ("read", "taught", "dropped", "empty", "unchanged", "forgotten", "failed", "memories", "with_scene")
+    spent = totals.spent
+    return {name: getattr(totals, name) for name in names} | {
+        "prompt_tokens": spent.prompt_tokens,
+        "cached_tokens": spent.cached_tokens,
+        "completion_tokens": spent.completion_tokens,
+        "seconds": round(totals.seconds, 2),
+        "usage": plain(totals.usage),
+    }
+
+
+def totals(found: TeachTotals) -> None:
+    """What a teach did."""
+    counts = " + ".join(f"{getattr(found, n)} {n}" for n in ("taught", "dropped", "empty", "unchanged", "forgotten", "failed"))
+    console = out()
+    console.print(f"{found.read} sessions read = {counts}")
+    console.print(f"{found.memories} new memories, {found.with_scene} of them with a scene")
+    if not found.taught + found.dropped + found.empty + found.failed:
+        console.print("Everything was in the store already; nothing was added.")
+    if (decided := found.taught + found.dropped) and found.usage:
+        spent = found.spent
+        console.print(
+            f"{spent.prompt_tokens / decided:.0f} prompt tokens a session ({spent.cached_tokens / decided:.0f} of them from the cache), "
+            f"{spent.completion_tokens / decided:.0f} written; {found.seconds:.0f} s"
+        )
+
+
+def answer_json(found: Answer) -> dict[str, Any]:
+    """The answer with state, confidence and sources."""
+    return {
+        "question": found.question,
+        "state": found.state.value,
+        "confidence": found.confidence,
+        "answer": found.text,
+        "abstained": found.abstained,
+        "reason": found.reason,
+        "condition": found.condition,
+        "asked_on": found.asked_on,
+        "notes": found.notes,
+        "sources": plain(found.sources),
+    }
+
+
+def answer(found: Answer) -> None:
+    """The answer and where it comes from."""
+    console = out()
+    console.print(Text(found.text, style="bold"))
+    console.print(f"state {found.state.value}, confidence {found.confidence}" + (f" ({found.reason})" if found.reason else ""))
+    for source in found.sources:
+        console.print(f"  {source.date or 'undated'}  {source.anchor}  session {source.session_id}  memory {source.memory_id[:12]}")
+
+
+# --------------------------------------------------------------------------------------------------------- memories
+
+
+def memory_json(found: Memory) -> dict[str, Any]:
+    """One memory as plain values."""
+    return plain(found) | {
+        "id": found.id,
+        "date": found.date.strftime("%Y-%m-%d %H:%M") if found.date else "",
+        "confidence": found.confidence,
+        "fact": found.fact,
+        "evidence": plain(found.evidence) | {"total": found.evidence.total},
+    }
+
+
+def memories(found: Sequence[Memory]) -> None:
+    """A line a memory."""
+    made = table("id", "date", "anchor", ">score", "trace", "fact")
+    for m in found:
+        made.add_row(m.id[:12], f"{m.date:%Y-%m-%d}" if m.date else "", m.anchor, str(m.evidence.total), "dual" if m.scene else "fact", m.fact)
+    out().print(made)
+    out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
+
+
+def memory(found: Memory, source: LedgerRow | None = None) -> None:
+    """One memory whole."""
+    e = found.evidence
+    lines = [f"- {c.text}" + (" (unsure)" if c.hedged else "") for c in found.components]
+    dates = [f"  {event.spoken}: {event.day}{' to ' + event.end if event.end else ''}" for c in found.components for event in c.events if event.day]
+    where = f"{source.source}:{source.record}, session {source.external_id}" if source else found.session_key
+    text = [
+        f"{found.info_type}, {found.category}, confidence {found.confidence}, {found.tier.value}",
+        f"said on {found.date:%Y-%m-%d}" if found.date else "said on an unknown day",
+        f"evidence {e.total} of 6: relevance {e.relevance}, specificity {e.specificity}, explicitness {e.explicitness}",
+        f"from {where}",
+        "",
+        "FACT",
+        *lines,
+        *dates,
+        "",
+        "SCENE",
+        found.scene or f"none ({found.scene_refused or 'not asked for'})",
+        "",
+        "THE USER'S WORDS",
+        *dict.fromkeys(f"> {c.quote}" for c in found.components),
+    ]
+    out().print(Panel(Text("\n".join(text)), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
+
+
+def stats_json(sessions: Sequence[LedgerRow], found: Sequence[Memory]) -> dict[str, Any]:
+    """Counts of a scope."""
+    return {
+        "sessions": len(sessions),
+        "by_status": dict(Counter(row.status for row in sessions)),
+        "memories": len(found),
+        "with_scene": sum(bool(m.scene) for m in found),
+        "components": sum(len(m.components) for m in found),
+        "scenes_refused": dict(Counter(m.scene_refused for m in found if m.scene_refused)),
+        "by_type": dict(Counter(m.info_type for m in found)),
+        "by_category": dict(Counter(m.category for m in found).most_common()),
+        "by_evidence": {str(k): v for k, v in sorted(Counter(m.evidence.total for m in found).items())},
+    }
+
+
+def stats(found: Mapping[str, Any]) -> None:
+    """Counts for people."""
+    fields(found)
+
+
+# ------------------------------------------------------------------------------------------------------ experiments
+
+
+def comparison(rows: Sequence[Comparison], title: str) -> Table:
+    """Accuracy by kind and condition; every line adds up to n."""
+    made = table("kind", "condition", ">right", ">scored", ">unscored", ">failed", ">missing", ">n", ">accuracy", "95 % interval", title=title)
+    for row in rows:
+        share = "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
+        interval = "-" if row.low is None or row.high is None else f"{100 * row.low:.1f} to {100 * row.high:.1f}"
+        counts = (row.correct, row.scored, row.unscored, row.failed, row.missing, row.n)
+        made.add_row(row.kind, row.condition, *(str(c) for c in counts), share, interval)
+    return made
+
+
+def result_json(found: Result, folder: Path) -> dict[str, Any]:
+    """The comparison, the totals, and where the whole report lies."""
+    from dualtrace_local.report import summary_table
+
+    return {
+        "run": str(folder),
+        "report": str(folder / "report" / "report.json"),
+        "teach": totals_json(found.teach),
+        "failed": found.failed,
+        "unscored": found.unscored,
+        "rows": plain(summary_table(found.report)),
+        "pairs": plain(found.report.pairs),
+        "problems": list(found.report.problems),
+    }
+
+
+def result(found: Result, folder: Path) -> None:
+    """The comparison table and the paired difference."""
+    from dualtrace_local.report import summary_table
+
+    header = found.report.header
+    console = out()
+    console.print()
+    title = f"{header.dataset}, {header.protocol} protocol, read by {header.model('read')}, judged by {header.model('judge')}"
+    console.print(comparison(summary_table(found.report), title))
+    for pair in found.report.pairs:
+        p = pair.result
+        d = p.difference
+        if d.value is not None and d.low is not None and d.high is not None:
+            a = p.agreement
+            console.print(
+                f"{pair.first} - {pair.second}: {100 * d.value:+.1f} points [{100 * d.low:+.1f}, {100 * d.high:+.1f}], n = {a.n}; "
+                f"{a.only_first} only {pair.first}, {a.only_second} only {pair.second}"
+            )
+    for problem in found.report.problems:
+        say(problem)
+    console.print(f"whole report: {folder / 'report' / 'report.md'}")
+
+
+def story_json(told: Story, seconds: float) -> dict[str, Any]:
+    """The demo as one document."""
+    return result_json(told.result, told.out) | {
+        "sessions": len(told.sessions),
+        "kept": told.kept,
+        "memory": memory_json(told.memory) if told.memory else None,
+        "answer": answer_json(told.answer) if told.answer else None,
+        "demo_seconds": round(seconds, 1),
+    }
+
+
+def story(told: Story, seconds: float) -> None:
+    """The demo for people: gate, one memory, one answer, the comparison."""
+    console = out()
+    console.print(f"\n1. The gate read {len(told.sessions)} sessions and kept {told.kept}: the others told nothing about the user.")
+    if told.memory:
+        console.print("\n2. What is kept is written twice, as a fact and as a scene. One memory in full:\n")
+        memory(told.memory, next((row for row in told.sessions if row.key == told.memory.session_key), None))
+    if told.answer:
+        console.print(f"\n3. A question, months later ({told.answer.asked_on[:10]}): {told.answer.question}\n")
+        answer(told.answer)
+    console.print("\n4. The same questions with facts and scenes (c6) and with the facts alone (c7):")
+    result(told.result, told.out)
+    console.print("These are twelve invented questions: they show that everything works, not how good a model is.")
+    console.print(f"The demo took {seconds:.0f} s.")
+
+
+# ----------------------------------------------------------------------------------------------------------- machine
+
+
+def models_json(found: Models, here: Mapping[str, bool]) -> dict[str, Any]:
+    """The models with their licences."""
+    return {
+        name: {"engine": spec.engine, "licence": spec.licence, "origin": spec.origin, "gate": spec.gate.value, "context": spec.context, "here": here[name]}
+        for name, spec in found.models.items()
+    }
+
+
+def models(found: Models, here: Mapping[str, bool]) -> None:
+    """A line a model."""
+    roles = {name: [role for role, named in roles_of(found).items() if named == name] for name in found.models}
+    made = table("model", "roles", "engine", "licence", "gate", ">context", "files")
+    for name, spec in found.models.items():
+        files = "none needed" if spec.engine == "scripted" else "here" if here[name] else f"dualtrace models pull {name}"
+        gate = spec.gate.value if spec.engine != "sentence-transformers" else ""
+        made.add_row(name, ", ".join(roles[name]), spec.engine, spec.licence, gate, str(spec.context), files)
+    out().print(made)
+
+
+def checks(found: Mapping[str, Sequence[str]]) -> None:
+    """Good, or what is wrong, a model a line."""
+    for name, problems in found.items():
+        out().print(f"{name}: {'; '.join(problems) if problems else 'good'}")
+
+
+def health_json(found: Health) -> dict[str, Any]:
+    """The findings."""
+    return {"good": found.good, "findings": plain(found.findings)}
+
+
+def health(found: Health) -> None:
+    """The findings, and what to do."""
+    made = table("", "found", "to do")
+    for finding in found.findings:
+        made.add_row(finding.what, finding.value, finding.remedy)
+    out().print(made)
+
+

@@ -1,0 +1,214 @@
+"""Bytes to raw records: the elements of a JSON array or the lines of a JSONL file, without reading the file into memory.
+
+The array is cut into its elements by following quotes and brackets, so that a broken element costs itself alone, a torn end
+costs the last one, and lone surrogates and bad bytes are met one record at a time (event parsers stop at the first of them).
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from dualtrace_local.errors import DataError
+
+from .text import BadRecordError, Place, without_lone_surrogates
+
+CHUNK = 1 << 18
+"""Bytes read at a time."""
+
+MOST = 64 << 20
+"""Longest record in bytes. LongMemEval-M rows are about 5 MB; a record without an end must not fill the memory."""
+
+_SPACE = b" \t\r\n"
+_PROBE = 1 << 16
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_INSIDE = re.compile(rb'["{}\[\]]')
+_BETWEEN = re.compile(rb'["{}\[\],]')
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The bytes of one record, its 1-based number, and why it cannot be read when the cutting already shows that."""
+
+    record: int
+    data: bytes
+    fault: str = ""
+
+
+def raw_records(path: Path) -> Iterator[Raw]:
+    """The raw records of ``path``. Raises DataError at the call when the file as a whole cannot be read."""
+    try:
+        with path.open("rb") as file:
+            probe = file.read(_PROBE).removeprefix(codecs.BOM_UTF8)
+            while probe and not probe.strip(_SPACE):
+                probe = file.read(_PROBE)
+    except OSError as problem:
+        _unreadable(path, problem)
+    probe = probe.lstrip(_SPACE)
+    if not probe:
+        msg = f"{path.name} is empty; give a JSON array or JSONL of LongMemEval rows or of sessions."
+        raise DataError(msg)
+    if probe.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in probe[:4]:
+        msg = f"{path.name} is UTF-16 or binary; save it as UTF-8 JSON or JSONL."
+        raise DataError(msg)
+    if probe.startswith(b"["):
+        return _opened(path, array=True)
+    lines = [line for line in probe.split(b"\n") if line.strip(_SPACE)]
+    if not any(line.lstrip(_SPACE).startswith(b"{") for line in lines):
+        msg = f"{path.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); see the README for both."
+        raise DataError(msg)
+    if len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0]):
+        msg = (
+            f"{path.name} is one JSON object over several lines; put it into an array '[...]', or write each record on one line."
+        )
+        raise DataError(msg)
+    return _opened(path, array=False)
+
+
+def file_digest(path: Path) -> str:
+    """Hex SHA-256 of the file's bytes. Raises DataError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as problem:
+        _unreadable(path, problem)
+
+
+def decoded(raw: Raw, place: Place) -> object:
+    """The JSON value of a record. Raises BadRecordError: bad UTF-8, broken JSON, NaN, or nested too deeply."""
+    if raw.fault:
+        raise BadRecordError(raw.fault)
+    try:
+        return json.loads(without_lone_surrogates(raw.data, place).decode(), parse_constant=_no_constant)
+    except UnicodeDecodeError as problem:
+        msg = f"not UTF-8 at byte {problem.start + 1} of the record"
+    except json.JSONDecodeError as problem:
+        msg = f"broken JSON at character {problem.pos + 1} of the record: {problem.msg}"
+    except RecursionError:
+        msg = "nested too deeply"
+    except ValueError:
+        # Python refuses integers of more than 4,300 digits.
+        msg = "holds a number that is too long"
+    raise BadRecordError(msg)
+
+
+def _opened(path: Path, *, array: bool) -> Iterator[Raw]:
+    try:
+        with path.open("rb") as file:
+            if file.read(3) != codecs.BOM_UTF8:
+                file.seek(0)
+            yield from _elements(file) if array else _lines(file)
+    except OSError as problem:
+        _unreadable(path, problem)
+
+
+def _lines(file: BinaryIO) -> Iterator[Raw]:
+    record = 0
+    while line := file.readline(MOST + 1):
+        record += 1
+        if len(line) > MOST and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = file.readline(CHUNK)
+            yield _too_long(record)
+        elif line.strip(_SPACE):
+            yield Raw(record, line.strip(_SPACE))
+
+
+class _Cutter:
+    """Follows quotes and brackets through bytes that arrive in pieces, and says where elements end."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.at = 0
+        self.depth = 0
+        self.in_string = False
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Each element that is whole by now, and whether the array ended behind it."""
+        self.buffer += chunk
+        while True:
+            if self.in_string:
+                match = _IN_STRING.match(self.buffer, self.at)
+                self.at = match.end() if match else self.at
+                if self.at >= len(self.buffer) or self.buffer[self.at] != ord('"'):
+                    return
+                self.at += 1
+                self.in_string = False
+                continue
+            mark = (_INSIDE if self.depth else _BETWEEN).search(self.buffer, self.at)
+            if mark is None:
+                self.at = len(self.buffer)
+                return
+            self.at = mark.end()
+            byte = mark.group()
+            if byte == b'"':
+                self.in_string = True
+            elif byte in b"{[":
+                self.depth += 1
+            elif self.depth:
+                self.depth -= 1
+            elif byte in b",]":
+                element = bytes(self.buffer[: self.at - 1]).strip(_SPACE)
+                del self.buffer[: self.at]
+                self.at = 0
+                yield element, byte == b"]"
+
+
+def _elements(file: BinaryIO) -> Iterator[Raw]:
+    cutter = _Cutter()
+    record = 0
+    head = file.read(CHUNK).lstrip(_SPACE)
+    while not head:
+        head = file.read(CHUNK).lstrip(_SPACE)
+    chunk = head[1:]
+    while True:
+        for element, last in cutter.feed(chunk):
+            # A comma before the closing bracket, and an empty array, are no record.
+            if element or not last:
+                record += 1
+                yield Raw(record, element, "" if element else "nothing between two commas")
+            if last:
+                if cutter.buffer.strip(_SPACE) or any(more.strip(_SPACE) for more in iter(lambda: file.read(CHUNK), b"")):
+                    yield Raw(record + 1, b"", "text after the end of the array is not read")
+                return
+        if len(cutter.buffer) > MOST:
+            yield _too_long(record + 1)
+            return
+        chunk = file.read(CHUNK)
+        if not chunk:
+            break
+    rest = bytes(cutter.buffer).strip(_SPACE)
+    if rest and _is_json(rest):
+        record += 1
+        yield Raw(record, rest)
+        rest = b""
+    yield Raw(record + 1, b"", "the file is cut off inside this record" if rest else "the file is cut off: the array has no end")
+
+
+def _too_long(record: int) -> Raw:
+    return Raw(record, b"", f"the record is longer than {MOST >> 20} MiB or has no end; what follows it in an array is not read")
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"holds {name}, which is not JSON"
+    raise BadRecordError(msg)
+
+
+def _unreadable(path: Path, problem: OSError) -> NoReturn:
+    what = "is a folder; name the files in it" if path.is_dir() else f"cannot be read: {problem.strerror}; check the path"
+    msg = f"{path.name or path} {what}."
+    raise DataError(msg) from problem

@@ -1,0 +1,311 @@
+"""The personal domain: the requests that write a person's memories, their types, and the shape of a scene.
+
+``Personal`` builds requests and judges what comes back; it holds no state but the store's secret and the model's budgets, and calls
+nothing. The order of a prompt is always: constant system text, the session, the task; so requests about one session share a prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+
+from ..config import Budgets, GateWay, TeachSettings
+from ..grounding import DO_NOT_REMEMBER, REMEMBER, Ground, numbers
+from ..records import Component, Evidence, Request, Round, Session, Tier, Turn
+from . import prompts
+
+FOOTER = "(Mnemonic depiction only. Not evidence.)"
+"""How every scene ends (paper section 3.3)."""
+
+DROP_UP_TO = 2
+"""Highest evidence total that is not kept (paper section 3.2)."""
+
+MAX_GROUPS = 4
+SENTENCES_A_GROUP = 6
+GROUP_DISTANCE = 0.65
+"""Average-linkage cut between the topics of one session, cosine distance. Measured with all-MiniLM-L6-v2."""
+
+CATEGORIES = ("home", "health", "work", "education", "family", "friends", "pets", "hobby", "sport", "travel", "food", "money", "vehicle",
+              "shopping", "technology", "music and films", "books", "garden", "plans", "identity")  # fmt: skip
+
+Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+"""Texts to normalised vectors, shape [n, d]."""
+
+
+class _Output(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+Sentence = Annotated[str, StringConstraints(pattern=r'^The user([^"\\.\n]|\.[0-9a-z]){8,170}\.$')]
+"""One statement about the user. The end proves that it is whole; a point inside only before a digit or small letter."""
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}(-[a-z0-9]{2,14}){1,2}$")]
+Moment = Annotated[str, StringConstraints(pattern=r'^The user [^"\\.!?\n]{30,200}\.$')]
+Depiction = Annotated[str, StringConstraints(pattern=r'^Picture: [^"\\\n]{40,700}\.$')]
+Score = Literal[0, 1, 2]
+
+
+class Anchor(_Output):
+    """The slug of a memory."""
+
+    topic: Slug
+
+
+class Scene(_Output):
+    """One imageable moment, without details: code adds those."""
+
+    moment: Moment
+
+
+class WholeScene(_Output):
+    """A scene as bigger models write it, details and time included."""
+
+    picture: Depiction
+
+
+class Gate(_Output):
+    """The paper's gate: the user's words first, then what they are worth."""
+
+    disclosed: Annotated[str, StringConstraints(pattern=r'^[^"\\\n]{0,300}$')]
+    relevance: Score
+    specificity: Score
+    explicitness: Score
+
+
+class GroupedFacts(_Output):
+    """Facts as bigger models write them: already in topics."""
+
+    class Group(_Output):
+        """One topic."""
+
+        topic: Slug
+        kind: Literal["discrete", "compositional", "relational"]
+        category: Annotated[str, StringConstraints(pattern=r"^[a-z]{3,16}$")]
+        facts: list[Sentence] = Field(min_length=1, max_length=6)
+
+    groups: list[Group] = Field(max_length=MAX_GROUPS)
+
+
+@cache
+def facts_type(at_most: int) -> type[BaseModel]:
+    """A plain list of statements, the one shape that small models fill well."""
+    return create_model(f"Facts{at_most}", __base__=_Output, facts=(list[Sentence], Field(max_length=at_most)))
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What code decides about a group of components when the model does not."""
+
+    components: tuple[Component, ...]
+    category: str
+    info_type: str
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Personal:
+    """Requests and rules of the personal domain.
+
+    ``count`` gives the tokens of a text for the encode model, ``secret`` is the store's, ``gate`` and ``budgets`` are the model's.
+    """
+
+    secret: bytes
+    count: Callable[[str], int]
+    gate: GateWay = GateWay.FACTS_FIRST
+    budgets: Budgets = Budgets()
+    settings: TeachSettings = TeachSettings()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def excerpts(self, session: Session) -> tuple[str, ...]:
+        """What the model reads of a session: one text, or several when it is longer than the budget.
+
+        User turns go in whole, other roles too; of assistant turns the first ``assistant_chars`` characters, and nothing where that is 0
+        and the turn is longer. A turn over the budget is cut into overlapping pieces, so nothing that was said is left out.
+        """
+        lines = [self._line(turn) for turn in session.turns]
+        pieces = [piece for line in lines if line for piece in self._pieces(line)]
+        parts: list[list[str]] = [[]]
+        used = 0
+        for piece in pieces:
+            size = self.count(piece) + 2
+            if parts[-1] and used + size > self.budgets.excerpt:
+                parts.append([])
+                used = 0
+            parts[-1].append(piece)
+            used += size
+        return tuple("\n".join(part) for part in parts if part)
+
+    def _line(self, turn: Turn) -> str:
+        text = turn.text.strip()
+        if turn.role == "assistant" and len(text) > (limit := self.settings.assistant_chars):
+            text = text[:limit].rstrip() + " …" if limit else ""
+        return f"{turn.role}: {text}" if text else ""
+
+    def _pieces(self, line: str) -> list[str]:
+        if self.count(line) <= self.budgets.excerpt:
+            return [line]
+        words = line.split(" ")
+        tokens_a_word = self.count(line) / len(words)
+        step = max(1, int(0.8 * self.budgets.excerpt / tokens_a_word))
+        overlap = step // 10
+        longest = self.budgets.excerpt * 3
+        pieces = [" ".join(words[i : i + step + overlap]) for i in range(0, len(words), step)]
+        return [p[i : i + longest] for p in pieces for i in range(0, len(p), longest - 200)]
+
+    def _request(self, kind: str, session: Session, excerpt: str, task: str, output: type[BaseModel], max_tokens: int) -> Request:
+        date = f"{session.date:%Y-%m-%d} ({session.date:%A})" if session.date else "not known"
+        shown = prompts.fill("session", date=date, session=prompts.fence(excerpt, self.secret, session.key))
+        return Request(kind, prompts.template("system"), f"{shown}\n{task}", output, max_tokens, seed=self.settings.seed)
+
+    def facts(self, session: Session, excerpt: str) -> Request:
+        """Ask for plain statements about the user; more of them for a longer excerpt."""
+        at_most = min(10, max(5, self.count(excerpt) // 50))
+        return self._request("facts", session, excerpt, prompts.template("facts"), facts_type(at_most), 70 * at_most + 40)
+
+    def scores(self, session: Session, excerpt: str) -> Request:
+        """Ask for the gate's three scores (``scored`` models)."""
+        return self._request("gate", session, excerpt, prompts.template("gate"), Gate, 220)
+
+    def grouped_facts(self, session: Session, excerpt: str) -> Request:
+        """Ask for statements in topics (``scored`` models)."""
+        return self._request("facts", session, excerpt, prompts.template("facts_grouped"), GroupedFacts, 1800)
+
+    # ------------------------------------------------------------------------------------------------- gating
+
+    def tier(self, evidence: Evidence) -> Tier:
+        """DROP or FULL. The three-tier routing of conditions c4 and c5 is a view over the stored totals, not made here."""
+        if evidence.override == "forget":
+            return Tier.DROP
+        if evidence.override == "remember":
+            return Tier.FULL
+        return Tier.DROP if evidence.total <= DROP_UP_TO else Tier.FULL
+
+    def asked_to_remember(self, ground: Ground) -> tuple[Component, ...]:
+        """The user's own sentences that ask to be remembered, as components, for when the model wrote none of them."""
+        return tuple(
+            Component(f'The user asked to remember: "{said.text}"', said.text, said.turn)
+            for said in ground.said
+            if said.role == "user" and REMEMBER.search(said.text) and not DO_NOT_REMEMBER.search(said.text)
+        )
+
+    # ------------------------------------------------------------------------------------------------ grouping
+
+    def topics(self, components: Sequence[Component], embed: Embed) -> tuple[Topic, ...]:
+        """Components of one session put together by topic: average linkage on their vectors, in order of first mention."""
+        from scipy.cluster.hierarchy import fcluster, linkage
+
+        if not components:
+            return ()
+        vectors = embed([_bare(c.text) for c in components]).astype(np.float64)
+        labels = np.ones(len(components), dtype=int)
+        if len(components) > 1:
+            tree = linkage(vectors, method="average", metric="cosine")
+            labels = fcluster(tree, t=GROUP_DISTANCE, criterion="distance")
+            most = max(MAX_GROUPS, -(-len(components) // SENTENCES_A_GROUP))
+            if labels.max() > most:
+                labels = fcluster(tree, t=most, criterion="maxclust")
+        groups = [tuple(c for c, m in zip(components, labels, strict=True) if m == label) for label in dict.fromkeys(labels.tolist())]
+        named = embed(CATEGORIES)
+        centres = [vectors[labels == label].mean(axis=0) for label in dict.fromkeys(labels.tolist())]
+        return tuple(
+            Topic(group, CATEGORIES[int(np.argmax(named @ centre))], info_type(group)) for group, centre in zip(groups, centres, strict=True)
+        )
+
+    def anchor(self, topic: Topic) -> Request:
+        """Ask for the slug of a topic, from its facts alone."""
+        facts = self._fenced([_bare(c.text) for c in topic.components])
+        return Request("anchor", prompts.template("anchor_system"), prompts.fill("anchor", facts=facts), Anchor, 40, seed=self.settings.seed)
+
+    # ------------------------------------------------------------------------------------------------- scenes
+
+    def scene(self, topic: Topic) -> Request:
+        """Ask for one moment, from the facts alone (small models mix in the rest of a session)."""
+        facts = self._fenced([c.text for c in topic.components])
+        return Request("scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 120, seed=self.settings.seed)
+
+    def whole_scene(self, session: Session, excerpt: str, topic: Topic) -> Request:
+        """Ask for a scene with all its details, the session before it (bigger models)."""
+        task = prompts.fill("scene_whole", facts=self._fenced([c.text for c in topic.components]))
+        return self._request("scene", session, excerpt, task, WholeScene, 500)
+
+    def picture(self, moment: str, topic: Topic, session: Session) -> str:
+        """The whole scene trace around a moment: the details and the time are put into the picture as a note lying in it."""
+        details = [d for d in (_bare(c.text).rstrip(".") for c in topic.components) if numbers(d) or d != d.lower()]
+        details = details or [_bare(topic.components[0].text).rstrip(".")]
+        when = [f"{e.spoken} = {e.day}" + (f" to {e.end}" if e.end else "") for c in topic.components for e in c.events if e.day]
+        dated = "; ".join(dict.fromkeys(when))
+        told = f"told on {_written(session.date)}" if session.date else "told on an unknown day"
+        note = f"A note lying there reads: {'; '.join(details)} ({told}{'; ' + dated if dated else ''})."
+        return f"Picture: {moment} {note} {FOOTER}"
+
+    def whole_picture(self, depiction: str, session: Session) -> str:
+        """The whole scene trace of a bigger model; the day of the talk is added where the model left all time out."""
+        told = f" Told on {_written(session.date)}." if session.date and not numbers(depiction) else ""
+        return f"{depiction}{told} {FOOTER}"
+
+    def scene_refusal(self, text: str, topic: Topic, ground: Ground) -> str:
+        """Why a scene may not stay: a number, date, name or place that the session does not hold; empty when it may."""
+        known = " ".join(c.text for c in topic.components)
+        invention = ground.invented(text.removeprefix("Picture: "))
+        if not invention:
+            return ""
+        return "" if not Ground([Turn("user", known)]).invented(text.removeprefix("Picture: ")) else invention
+
+    def _fenced(self, lines: Sequence[str]) -> str:
+        text = "\n".join(f"- {line}" for line in lines)
+        return prompts.fence(text, self.secret, text)
+
+    @property
+    def prompt_names(self) -> tuple[str, ...]:
+        """The prompt files that writing uses, for the fingerprint."""
+        always = ("system", "session", "facts")
+        return (*always, "gate", "facts_grouped", "scene_whole") if self.gate is GateWay.SCORED else (*always, "anchor_system", "anchor", "scene_system", "scene")
+
+
+_PEOPLE = re.compile(
+    r"\b(?:mother|father|mom|mum|dad|parents?|brother|sister|son|daughter|wife|husband|partner|girlfriend|boyfriend|aunt|uncle|cousin|niece|"
+    r"nephew|grand\w+|friends?|colleagues?|boss|neighbou?rs?|roommate|teacher|doctor|team|named|called)\b",
+    re.IGNORECASE,
+)
+
+
+def info_type(components: Sequence[Component]) -> str:
+    """Relational when people or names are bound together, compositional when there are several parts, else discrete (paper section 3.3)."""
+    if any(_PEOPLE.search(c.text) for c in components):
+        return "relational"
+    return "compositional" if len(components) > 1 else "discrete"
+
+
+def _bare(text: str) -> str:
+    """A statement without its constant start, so that vectors and notes are about what differs."""
+    return re.sub(r"^The user(?:'s)?\s+(?:(?:is|has|was|had)\s+)?", "", text)
+
+
+def _written(date: datetime) -> str:
+    return f"{date:%A}, {date.day} {date:%B} {date.year}"
+
+
+def rounds(session: Session) -> tuple[Round, ...]:
+    """The session's rounds: each user turn with what follows it. Turns before the first user turn make a round of their own."""
+    groups: list[tuple[list[str], list[str]]] = []
+    for turn in session.turns:
+        if turn.role == "user" or not groups:
+            groups.append(([], []))
+        mine, others = groups[-1]
+        if turn.role == "user":
+            mine.append(turn.text)
+        elif turn.text.strip():
+            others.append(turn.text if turn.role == "assistant" else f"{turn.role}: {turn.text}")
+    return tuple(
+        Round(session.key, i, session.scope, session.date, "\n".join(mine).strip(), "\n".join(others).strip())
+        for i, (mine, others) in enumerate(g for g in groups if any(t.strip() for t in (*g[0], *g[1])))
+    )
+

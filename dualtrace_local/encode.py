@@ -1,0 +1,136 @@
+"""Flow: Session -> Encoded. Whoever reads this file reads section 3 of the paper: gate, facts, anchor, scene.
+
+Two gate ways lead to the same records. ``facts_first`` lets the model list what the user revealed, finds the user's words behind each
+sentence, and works the scores out from those words. ``scored`` asks the model for the scores as the paper does, then for facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .config import GateWay
+from .dates import find_events
+from .domains.personal import Embed, Personal, Topic, rounds
+from .engines.driver import OutputError, ask
+from .grounding import Ground, Refused, forbidden, score, session_evidence
+from .records import Component, Encoded, Evidence, Flow, Memory, Session, Tier
+
+
+def encode(session: Session, domain: Personal, embed: Embed) -> Flow[Encoded]:
+    """Write one (masked, non-empty) session down: the gate's evidence and, above DROP, its memories.
+
+    Raises OutputError when a completion never became whole; nothing of the session is stored then.
+    """
+    kept = () if domain.settings.keep_rounds == "none" else rounds(session)
+    if forbidden(session.turns):
+        return Encoded(session, Tier.DROP, session_evidence((), session.turns))
+    ground = Ground(session.turns)
+    parts = domain.excerpts(session)
+    if domain.gate is GateWay.SCORED:
+        evidence, topics, refused = yield from _scored(session, parts, domain, ground)
+    else:
+        evidence, topics, refused = yield from _facts_first(session, parts, domain, ground, embed)
+    tier = domain.tier(evidence)
+    if not topics:
+        tier = Tier.DROP
+    if tier is Tier.DROP:
+        rounds_of_dropped = kept if domain.settings.keep_rounds == "all" else ()
+        return Encoded(session, tier, evidence, rounds=rounds_of_dropped, dropped_sentences=refused)
+    memories: list[Memory] = []
+    for ordinal, topic in enumerate(topics):
+        anchor = topic.anchor or (yield from ask(domain.anchor(topic))).topic
+        scene, why_not = yield from _scene(session, parts, domain, ground, topic)
+        memories.append(
+            Memory(
+                session_key=session.key,
+                ordinal=ordinal,
+                scope=session.scope,
+                date=session.date,
+                anchor=anchor,
+                info_type=topic.info_type,
+                category=topic.category,
+                tier=tier,
+                evidence=evidence,
+                components=topic.components,
+                scene=scene,
+                scene_refused=why_not,
+            )
+        )
+    return Encoded(session, tier, evidence, tuple(memories), kept, refused)
+
+
+def _facts_first(
+    session: Session, parts: Sequence[str], domain: Personal, ground: Ground, embed: Embed
+) -> Flow[tuple[Evidence, tuple[Topic, ...], tuple[str, ...]]]:
+    """Statements of all parts, grounded and scored by code, then grouped by topic."""
+    written: list[str] = []
+    for part in parts:
+        written += (yield from ask(domain.facts(session, part))).facts
+    components, refused = _grounded(written, session, ground)
+    about = [c for c in components if score(c).relevance]
+    refused += ("not about the user",) * (len(components) - len(about))
+    evidence = session_evidence([score(c) for c in about], session.turns)
+    if evidence.override == "remember":
+        quoted = {c.quote for c in about}
+        about += [_dated(c, session) for c in domain.asked_to_remember(ground) if c.quote not in quoted]
+    if domain.tier(evidence) is Tier.DROP:
+        return evidence, (), refused
+    return evidence, domain.topics(about, embed), refused
+
+
+def _scored(
+    session: Session, parts: Sequence[str], domain: Personal, ground: Ground
+) -> Flow[tuple[Evidence, tuple[Topic, ...], tuple[str, ...]]]:
+    """The model's own scores (the best part counts), then facts in the model's own topics."""
+    scores: list[Evidence] = []
+    for part in parts:
+        gate = yield from ask(domain.scores(session, part))
+        quoted = (gate.disclosed,) if gate.disclosed else ()
+        scores.append(Evidence(gate.relevance, gate.specificity, gate.explicitness, quoted))
+    evidence = session_evidence(scores, session.turns)
+    if domain.tier(evidence) is Tier.DROP:
+        return evidence, (), ()
+    topics: list[Topic] = []
+    refused: tuple[str, ...] = ()
+    for part in parts:
+        for group in (yield from ask(domain.grouped_facts(session, part))).groups:
+            components, lost = _grounded(group.facts, session, ground)
+            refused += lost
+            if components:
+                topics.append(Topic(tuple(components), group.category, group.kind, group.topic))
+    return evidence, tuple(topics), refused
+
+
+def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:
+    """The sentences that rest on the user's words, each once, and the reasons of the others."""
+    found = [ground.component(text) for text in dict.fromkeys(written)]
+    components = [_dated(c, session) for c in found if isinstance(c, Component)]
+    return components, tuple(f.reason for f in found if isinstance(f, Refused))
+
+
+def _dated(component: Component, session: Session) -> Component:
+    """Dates come from the user's own words, resolved from the day of the talk; the spoken form stays beside them."""
+    return replace(component, events=find_events(component.quote, session.date))
+
+
+def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Ground, topic: Topic) -> Flow[tuple[str, str]]:
+    """The scene trace of a topic, or why there is none: rewritten once after a refusal, then the memory stays fact only."""
+    whole = domain.gate is GateWay.SCORED
+    first = domain.whole_scene(session, _part_of(topic, parts), topic) if whole else domain.scene(topic)
+    refusal = ""
+    for request in (first, replace(first, temperature=0.3, seed=first.seed + 10)):
+        try:
+            written = yield from ask(request)
+        except OutputError as problem:
+            return "", problem.reason
+        text = written.picture if whole else written.moment
+        refusal = domain.scene_refusal(text, topic, ground)
+        if not refusal:
+            return (domain.whole_picture(text, session) if whole else domain.picture(text, topic, session)), ""
+    return "", f"{refusal} that the session does not hold"
+
+
+def _part_of(topic: Topic, parts: Sequence[str]) -> str:
+    """The part of the session that holds the topic's first quote."""
+    return next((p for p in parts if topic.components[0].quote in p), parts[0])

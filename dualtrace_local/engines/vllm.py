@@ -1,0 +1,128 @@
+"""vLLM in this process, on a GPU or a CPU: real weights, constrained JSON, prefix cache."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from .. import config
+from ..config import ModelSpec
+from ..errors import EngineError
+from ..records import Completion, Finish, Request
+from .chat import render
+from .driver import Engine, EngineDiedError, Reply
+
+STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
+"""The only back end of vLLM 0.32/0.33 that enforces all that our types use, and without white space a model can loop in."""
+
+REPETITION = {"max_pattern_size": 32, "min_pattern_size": 1, "min_count": 12}
+"""A pattern of up to 32 tokens that comes 12 times in a row ends a completion; rows of dots in prose stay below that."""
+
+CPU_BLOCK = 32
+"""Tokens of one cache block on a CPU. Only whole blocks are reused, and vLLM's own 128 there loses most of a short prefix."""
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what anything prints, C libraries and child processes too, to stderr: stdout is for our own output alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+class VllmEngine(Engine):
+    """One model on vLLM. ``folder`` holds safetensors and tokenizer; starting takes 15-50 s. Raises EngineError if it cannot start."""
+
+    name = "vllm"
+
+    def __init__(self, model: str, spec: ModelSpec, folder: Path, seed: int = 0) -> None:
+        self.model = model
+        self.limit = spec.context
+        self._spec = spec
+        self._folder = folder
+        self._seed = seed
+        self._constraints: dict[type[BaseModel], Any] = {}
+        self._llm: Any = None
+        self._open: set[int] = set()
+        self._start()
+
+    def _start(self) -> None:
+        import torch
+
+        gpu = torch.cuda.is_available()
+        config.prepare_environment(cpu=not gpu)
+        with stdout_to_stderr():
+            try:
+                from vllm import LLM
+            except ImportError as problem:
+                extra = "gpu" if gpu else "cpu"
+                msg = f"vLLM cannot be imported ({problem}); install the project with its {extra} extra"
+                raise EngineError(msg) from problem
+            options: dict[str, Any] = {
+                "model": str(self._folder),
+                "max_model_len": self._spec.context,
+                "structured_outputs_config": STRUCTURED,
+                "scheduling_policy": "priority",
+                "enable_prefix_caching": True,
+                "trust_remote_code": False,
+                "seed": self._seed,
+                "disable_log_stats": True,
+            }
+            options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
+            try:
+                self._llm = LLM(**{**options, **self._spec.engine_options})
+            except (RuntimeError, ValueError, OSError, MemoryError) as problem:
+                msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
+                raise EngineError(msg) from problem
+        self._engine = self._llm.llm_engine
+        self._tokenizer = self._llm.get_tokenizer()
+        made = self._engine.vllm_config.structured_outputs_config
+        if (made.backend, made.disable_any_whitespace) != tuple(STRUCTURED.values()):
+            self.close()
+            msg = f"vLLM took {made.backend!r} as structured outputs back end instead of 'guidance'; correct engine_options of {self.model}"
+            raise EngineError(msg)
+
+    def _constraint(self, output: type[BaseModel]) -> Any:
+        """The constraint for a type, made once, so that one type is always one and the same schema text."""
+        if output not in self._constraints:
+            from outlines.models.vllm_offline import VLLMOfflineTypeAdapter
+            from vllm.sampling_params import StructuredOutputsParams
+
+            self._constraints[output] = StructuredOutputsParams(**VLLMOfflineTypeAdapter().format_output_type(output))
+        return self._constraints[output]
+
+    def _prompt(self, request: Request) -> list[int]:
+        return render(self._tokenizer, request, self._spec.chat_template_kwargs)
+
+    def submit(self, ticket: int, request: Request, priority: int) -> None:
+        """See Engine. A request that vLLM refuses (a schema it cannot enforce) raises vLLM's own error, for this flow alone."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RepetitionDetectionParams
+
+        if self._llm is None:
+            msg = "vLLM is not running"
+            raise EngineDiedError(msg)
+        prompt = self._prompt(request)
+        self.check_length(request, len(prompt))
+        sampling = SamplingParams(
+            temperature=request.temperature,
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            structured_outputs=self._constraint(request.output),
+            repetition_detection=RepetitionDetectionParams(**REPETITION),
+        )
+        self._engine.add_request(str(ticket), {"prompt_token_ids": prompt}, sampling, priority=priority)
+        self._open.add(ticket)

@@ -1,0 +1,337 @@
+"""The stages of one experiment in order: teach once, recall per condition, judge, report. Each is resumed where it stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from ..config import BATCH, Condition, Conditions, Role, TeachSettings
+from ..corpus import file_digest
+from ..domains import prompts
+from ..engines.driver import Job
+from ..errors import DataError, RunError
+from ..judge import PROMPTS as JUDGE_PROMPTS
+from ..judge import judge
+from ..recall import Reader, recall
+from ..records import Answer, Done, Entry, Failure, Question, Scope, Session, Usage, Verdict, digest_of, plain
+from ..report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
+from ..search import View, search
+from ..store import Store
+from .folder import KeyedGold, RunFolder
+from .parts import Parts, versions
+from .teach import Teaching, fingerprint_parts
+
+Protocol = Literal["official", "pooled"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. ``official``: a question sees its own haystack only (LongMemEval); ``pooled``: the union of all (the paper)."""
+
+    dataset: Path
+    conditions: tuple[str, ...] = ("c6", "c7")
+    protocol: Protocol = "official"
+    hide_later: bool = False
+    limit: int | None = None
+    settings: TeachSettings = TeachSettings()
+    development: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command on a run folder did. ``failed`` counts failed items that are still failed; ``unscored`` missing verdicts."""
+
+    report: Report
+    teach: TeachTotals
+    failed: int
+    unscored: int
+
+
+def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
+    """Run or resume an experiment in ``out``. Raises RunError when the folder belongs to another one."""
+    chosen = {name: conditions.get(name) for name in plan.conditions}
+    folder = RunFolder(out, parts.listener.say, create=True)
+    taught = {"dataset": file_digest(plan.dataset), "limit": plan.limit, **fingerprint_parts(parts, plan.settings)}
+    folder.guard("teach", taught)
+    folder.started()
+    totals = _teach(plan, folder, parts)
+    with Store.open(out / "store", parts.embedder, say=parts.listener.say) as store:
+        questions = folder.questions()
+        for name, condition in chosen.items():
+            folder.guard(f"recall {name}", _recall_parts(parts, condition, plan, digest_of(taught)))
+            _recall(name, condition, plan, questions, folder, store, parts)
+        folder.save(conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), *chosen])))
+    return replace(judge_run(out, parts), teach=totals)
+
+
+# ------------------------------------------------------------------------------------------------------- teach
+
+
+def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
+    questions: dict[str, Question] = {}
+    golds: dict[str, KeyedGold] = {}
+    texts: set[str] = set()
+    occurrences = 0
+
+    def seen(entry: Entry, masked: tuple[Session, ...]) -> None:
+        nonlocal occurrences
+        occurrences += len(masked)
+        texts.update(digest_of([(t.role, t.text) for t in s.turns]) for s in masked)
+        if entry.question is not None and entry.gold is not None:
+            keys = tuple(s.key for s in masked)
+            questions[entry.question.id] = replace(entry.question, haystack=keys)
+            golds[entry.question.id] = KeyedGold(entry.gold, tuple(dict.fromkeys(keys[i] for i in entry.gold.evidence)))
+            later[entry.question.id] = any(s.date and entry.question.date and s.date > entry.question.date for s in masked)
+
+    later: dict[str, bool] = {}
+    with Store.open(folder.path / "store", parts.embedder, write=True, create=True, say=parts.listener.say) as store:
+        teaching = Teaching(store, parts, plan.settings, scope=Scope(), limit=plan.limit, seen=seen)
+        started = time.monotonic()
+        try:
+            totals = teaching.run([plan.dataset])
+        finally:
+            folder.add_usage("teach", "", teaching.usage, time.monotonic() - started)
+        if not questions:
+            raise DataError(f"{plan.dataset.name} holds no questions; `dualtrace teach` is for chats without questions")
+        store.set_haystacks({q.id: q.haystack for q in questions.values()})
+        ledger = store.sessions()
+    folder.write_questions(questions.values(), golds.values())
+    (folder.path / "sessions.jsonl").unlink(missing_ok=True)
+    folder.lines("sessions.jsonl").append(plain(row) for row in ledger)
+    spec = parts.spec(Role.ENCODE)
+    folder.save(
+        dataset=plan.dataset.name,
+        dataset_sha256=file_digest(plan.dataset),
+        protocol=plan.protocol,
+        hide_later=plan.hide_later,
+        later_questions=sum(later.values()),
+        distinct_sessions=len(texts),
+        session_occurrences=occurrences,
+        development=plan.development,
+        failed_records=totals.failed,
+        models={role.value: parts.identity(role) | {"engine": parts.spec(role).engine} for role in Role},
+        gate=spec.gate.value,
+        window=spec.window,
+        seed=parts.seed,
+        versions=versions(),
+        prompts={name: prompts.digest(name) for name in prompts.names()},
+        settings={k: str(v) for k, v in plan.settings.model_dump(mode="json").items()},
+    )
+    return totals
+
+
+# ------------------------------------------------------------------------------------------------------ recall
+
+
+def _recall_parts(parts: Parts, condition: Condition, plan: Plan, taught: str) -> dict[str, Any]:
+    return {
+        "teach": taught,
+        "reader": parts.identity(Role.READ),
+        "context_tokens": parts.spec(Role.READ).budgets.context,
+        "prompts": {name: prompts.digest(name) for name in Reader.PROMPTS},
+        "view": condition.model_dump(mode="json"),
+        "protocol": plan.protocol,
+        "hide_later": plan.hide_later,
+        "seed": parts.seed,
+    }
+
+
+def _recall(
+    name: str, condition: Condition, plan: Plan, questions: Sequence[Question], folder: RunFolder, store: Store, parts: Parts
+) -> None:
+    """Answer what has no answer yet under one condition."""
+    done = {a.question_id for a in folder.answers(name)}
+    pending = [q for q in questions if q.id not in done]
+    reader = Reader(store.secret, parts.count(Role.READ), parts.seed)
+    names = {row.key: row.external_id or row.key for row in store.sessions()}
+    everything = frozenset(key for q in questions for key in q.haystack)
+    budget = parts.spec(Role.READ).budgets.context
+
+    def jobs() -> Iterator[Job]:
+        for question in pending:
+            visible = frozenset(question.haystack) if plan.protocol == "official" else everything
+            view = View(store, Scope(), name, condition, visible, question.date if plan.hide_later else None)
+            delivered = search(view, question, parts.embedder, budget, parts.count(Role.READ))
+            yield Job(question.id, partial(recall, question, delivered, reader))
+
+    def keep(batch: Sequence[Done]) -> None:
+        folder.add_answers(name, (_with_names(done.value, names) for done in batch))
+
+    _stage("recall", name, Role.READ, pending, jobs, keep, folder, parts)
+
+
+def _with_names(answer: Answer, names: dict[str, str]) -> Answer:
+    """Sources as people know them: the session's own id instead of its key."""
+    return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
+
+
+def _stage(
+    stage: str,
+    condition: str,
+    role: Role,
+    pending: Sequence[object],
+    jobs: Callable[[], Iterator[Job]],
+    keep: Callable[[Sequence[Done]], None],
+    folder: RunFolder,
+    parts: Parts,
+) -> None:
+    """Run jobs, keep finished ones in durable batches, note failures and usage. Nothing is started when nothing is pending."""
+    if not pending:
+        return
+    listener = parts.listener
+    listener.stage(f"{stage} {condition}", len(pending))
+    batch: list[Done] = []
+    usage: dict[str, Usage] = {}
+    started = time.monotonic()
+    try:
+        for result in parts.engine(role).run(jobs(), window=parts.spec(role).window):
+            for kind, spent in result.usage.items():
+                usage[kind] = usage.get(kind, Usage()) + spent
+            if isinstance(result, Failure):
+                folder.lines("failures.jsonl").append(
+                    [{"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": result.raw}]
+                )
+                listener.say(f"{stage} {condition}:{result.key}: {result.reason}; tried again by the next start")
+            else:
+                batch.append(result)
+            if len(batch) >= BATCH:
+                keep(batch)
+                batch = []
+            listener.advance()
+    finally:
+        keep(batch)
+        folder.add_usage(stage, condition, usage, time.monotonic() - started)
+        listener.end()
+
+
+# ------------------------------------------------------------------------------------------------------- judge
+
+
+def judge_run(out: Path, parts: Parts) -> Result:
+    """Judge every answer that has no verdict by the judge model yet, then report."""
+    folder = RunFolder(out, parts.listener.say)
+    by = parts.name(Role.JUDGE)
+    folder.guard(
+        f"judge {by}",
+        {
+            "model": parts.identity(Role.JUDGE),
+            "prompts": {name: prompts.digest(name) for name in JUDGE_PROMPTS},
+            "seed": parts.seed,
+        },
+    )
+    golds = {g.gold.question_id: g.gold for g in folder.golds()}
+    for condition in folder.manifest.get("conditions", []):
+        given = {v.question_id for v in folder.verdicts(condition, by) if v.correct is not None}
+        pending = [a for a in folder.answers(condition) if a.question_id not in given and a.question_id in golds]
+
+        def jobs(pending: Sequence[Answer] = pending) -> Iterator[Job]:
+            return (Job(a.question_id, partial(judge, a, golds[a.question_id], by, folder.secret, parts.seed)) for a in pending)
+
+        def keep(batch: Sequence[Done], condition: str = condition) -> None:
+            folder.lines(f"verdicts/{condition}.{by}.jsonl").append(plain(done.value) for done in batch)
+
+        _stage("judge", condition, Role.JUDGE, pending, jobs, keep, folder, parts)
+    folder.save(judge=by)
+    return report_run(out, parts.listener.say)
+
+
+# ------------------------------------------------------------------------------------------------------ report
+
+
+def report_run(out: Path, say: Callable[[str], None]) -> Result:
+    """Build the report from what lies in the run folder; no model is needed."""
+    folder = RunFolder(out, say)
+    manifest = folder.manifest
+    if "judge" not in manifest:
+        raise RunError(f"{out}: nothing is judged yet; `dualtrace judge {out}` does that")
+    conditions: list[str] = manifest.get("conditions", [])
+    golds = folder.golds()
+    ledger = {row["key"]: row for row in folder.lines("sessions.jsonl").read()}
+    answers = {c: folder.answers(c) for c in conditions}
+    verdicts: dict[str, tuple[Verdict, ...]] = {c: folder.verdicts(c, manifest["judge"]) for c in conditions}
+    answered = {(c, a.question_id) for c in conditions for a in answers[c]}
+    failures = tuple(
+        Failed("recall", line["key"], line["reason"], line["condition"])
+        for line in _last_failures(folder).values()
+        if line["stage"] == "recall" and (line["condition"], line["key"]) not in answered
+    )
+    totals = _totals(folder, ledger)
+    data = RunData(
+        header=_header(folder),
+        golds=tuple(g.gold for g in golds),
+        answers=answers,
+        verdicts=verdicts,
+        failures=failures,
+        teach=totals,
+        recall_usage=folder.usage("recall"),
+        judge_usage=folder.usage("judge"),
+        evidence_kept={
+            g.gold.question_id: Share(sum(ledger[k]["status"] == "taught" for k in g.evidence if k in ledger), len(g.evidence))
+            for g in golds
+            if g.evidence
+        },
+        retrieval={c: _retrieval(answers[c], golds) for c in conditions},
+    )
+    report = build(data)
+    write(report, out / "report")
+    unscored = sum(v.correct is None for c in conditions for v in verdicts[c])
+    return Result(report, totals, totals.failed + len(failures), unscored)
+
+
+def _last_failures(folder: RunFolder) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {(f["stage"], f["condition"], f["key"]): f for f in folder.lines("failures.jsonl").read()}
+
+
+def _totals(folder: RunFolder, ledger: dict[str, dict[str, Any]]) -> TeachTotals:
+    """Totals of the whole run from the ledger, whatever number of starts it took."""
+    status = [row["status"] for row in ledger.values()]
+    failed = folder.manifest.get("failed_records", 0)
+    each = {name: status.count(name) for name in ("taught", "dropped", "empty")}
+    tiers = {t: sum(row["tier"] == t and row["status"] != "empty" for row in ledger.values()) for t in {r["tier"] for r in ledger.values()}}
+    return TeachTotals(
+        read=len(ledger) + failed,
+        **each,
+        failed=failed,
+        memories=sum(row["memories"] for row in ledger.values()),
+        with_scene=sum(row["with_scene"] for row in ledger.values()),
+        tiers={t: n for t, n in sorted(tiers.items()) if n},
+        usage=folder.usage("teach").get("", {}),
+        seconds=folder.seconds().get("teach", 0.0),
+    )
+
+
+def _retrieval(answers: Sequence[Answer], golds: Sequence[KeyedGold]) -> dict[str, Share]:
+    """Of each question's evidence sessions, how many had a memory among the delivered."""
+    evidence = {g.gold.question_id: set(g.evidence) for g in golds if g.evidence and not g.gold.abstention}
+    return {
+        a.question_id: Share(len(evidence[a.question_id] & set(a.delivered_sessions)), len(evidence[a.question_id]))
+        for a in answers
+        if a.question_id in evidence
+    }
+
+
+def _header(folder: RunFolder) -> Header:
+    m = folder.manifest
+    return Header(
+        dataset=m["dataset"],
+        dataset_sha256=m["dataset_sha256"],
+        variant="",
+        protocol=m["protocol"],
+        hide_later=m["hide_later"],
+        later_questions=m["later_questions"],
+        distinct_sessions=m["distinct_sessions"],
+        session_occurrences=m["session_occurrences"],
+        models=tuple(ModelUse(role, v["name"], v["digest"], v["engine"]) for role, v in m["models"].items()),
+        gate=m["gate"],
+        versions=m["versions"],
+        prompts=m["prompts"],
+        settings=m["settings"],
+        seed=m["seed"],
+        window=m["window"],
+        seconds=folder.seconds(),
+        development=m["development"],
+    )

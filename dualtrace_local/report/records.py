@@ -1,0 +1,372 @@
+"""What a report is made from (``RunData``) and what it says (``Report``). Frozen; shares are 0-1, published values per cent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from dualtrace_local.config import Strict, package_file, read_yaml
+from dualtrace_local.records import Answer, Gold, Usage, Verdict
+from dualtrace_local.stats import Agreement, Estimate, Paired, Spread
+
+ABSTENTION = "abstention"
+OVERALL = "overall"
+
+# ---------------------------------------------------------------------------------------------------- what goes in
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """A model in a role. ``digest`` is the SHA-256 of its weights file, ``engine`` what ran it."""
+
+    role: str
+    name: str
+    digest: str = ""
+    engine: str = ""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Under which conditions a run's numbers were made; all of it is printed.
+
+    ``protocol`` is ``official`` or ``pooled``. ``later_questions`` counts questions that have a session dated after them (hidden
+    only with ``hide_later``). ``prompts`` and ``versions`` map names to digests and versions, ``settings`` whatever else
+    shaped the run; ``seconds`` is wall time by stage. ``development`` marks rows that prompts or thresholds were tuned on.
+    """
+
+    dataset: str
+    dataset_sha256: str
+    variant: str
+    protocol: str
+    hide_later: bool = False
+    later_questions: int = 0
+    distinct_sessions: int = 0
+    session_occurrences: int = 0
+    models: tuple[ModelUse, ...] = ()
+    gate: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    prompts: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    seed: int = 0
+    temperature: float = 0.0
+    window: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    development: bool = False
+
+    def model(self, role: str) -> str:
+        """Name of the model in ``role``, empty when none is given."""
+        return next((m.name for m in self.models if m.role == role), "")
+
+
+@dataclass(frozen=True)
+class TeachTotals:
+    """The store's ledger in counts of sessions, and what writing took. ``usage`` is by kind of request.
+
+    ``tiers`` counts sessions by the gate's decision. Counts of the whole run, not of the last start alone.
+    """
+
+    read: int = 0
+    taught: int = 0
+    dropped: int = 0
+    empty: int = 0
+    unchanged: int = 0
+    forgotten: int = 0
+    failed: int = 0
+    memories: int = 0
+    with_scene: int = 0
+    tiers: dict[str, int] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def spent(self) -> Usage:
+        """Calls and tokens over all kinds of request."""
+        return sum(self.usage.values(), Usage())
+
+    @property
+    def accounted(self) -> int:
+        """What ``read`` must equal (design: taught + dropped + empty + unchanged + forgotten + failed)."""
+        return self.taught + self.dropped + self.empty + self.unchanged + self.forgotten + self.failed
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A failed item of ``stage`` (teach, recall, judge). ``key`` is a question id for recall and judge. Never any chat text."""
+
+    stage: str
+    key: str
+    reason: str
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Share:
+    """``part`` of ``whole``: evidence sessions kept by the gate, or delivered to the reader."""
+
+    part: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A judge's verdict on an answer that people have labelled."""
+
+    label: bool
+    verdict: bool | None
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Everything a report needs, as records. Mappings are by condition, in the order they are to be shown.
+
+    ``evidence_kept`` (question id -> sessions kept of its evidence sessions) and ``retrieval`` (condition -> question id ->
+    evidence sessions delivered) are left empty where they were not measured. Of several rows with one id the first counts.
+    """
+
+    header: Header
+    golds: tuple[Gold, ...]
+    answers: Mapping[str, tuple[Answer, ...]]
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+    failures: tuple[Failed, ...] = ()
+    teach: TeachTotals = TeachTotals()
+    recall_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
+    judge_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
+    evidence_kept: Mapping[str, Share] = field(default_factory=dict)
+    retrieval: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
+    labelled: tuple[Labelled, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------- what was published
+
+
+class PublishedCondition(Strict):
+    """One condition's accuracies in per cent."""
+
+    overall: float
+    kinds: dict[str, float]
+
+
+class PublishedComparison(Strict):
+    """The paper's paired comparison, in points and counts."""
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    both: int
+    neither: int
+    only_first: int
+    only_second: int
+    chi_squared: float
+
+
+class Published(Strict):
+    """published.yaml: numbers of the paper with the model, judge and protocol that they belong to."""
+
+    source: str
+    model: str
+    judge: str
+    embedder: str
+    protocol: str
+    questions: int
+    kinds: tuple[str, ...]
+    conditions: dict[str, PublishedCondition]
+    comparison: PublishedComparison
+    notes: tuple[str, ...] = ()
+
+    def value(self, condition: str, kind: str) -> float | None:
+        """Accuracy in per cent, None where the paper has none."""
+        if condition not in self.conditions:
+            return None
+        found = self.conditions[condition]
+        return found.overall if kind == OVERALL else found.kinds.get(kind)
+
+
+def read_published() -> Published:
+    """The shipped published.yaml."""
+    return read_yaml(package_file("published.yaml"), Published)
+
+
+# --------------------------------------------------------------------------------------------------- what comes out
+
+
+class Outcome(StrEnum):
+    """What became of one question under one condition. Every question of the dataset has exactly one."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNSCORED = "unscored"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Counts and accuracy of one condition and kind. ``n = scored + unscored + failed + missing``.
+
+    ``judged`` is over scored answers, ``everything`` over all ``n`` with whatever is not correct counted against it;
+    each with the bootstrap and the Wilson interval.
+    """
+
+    condition: str
+    kind: str
+    n: int
+    scored: int
+    correct: int
+    unscored: int
+    failed: int
+    missing: int
+    judged: Estimate
+    judged_wilson: Estimate
+    everything: Estimate
+    everything_wilson: Estimate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line for a terminal table: accuracy over scored answers with its bootstrap interval, None where ``scored`` is 0."""
+
+    condition: str
+    kind: str
+    correct: int
+    scored: int
+    unscored: int
+    failed: int
+    missing: int
+    n: int
+    accuracy: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class ConditionSummary:
+    """What is said once for a condition.
+
+    ``task_averaged``: mean over kinds, abstention left out. ``coverage``: answers that do not abstain, of all questions;
+    ``selective``: accuracy of those. ``context_tokens``: of what was delivered. ``judged_by``: verdicts by model or rule.
+    """
+
+    condition: str
+    task_averaged: Estimate
+    coverage: Estimate
+    selective: Estimate
+    context_tokens: Spread
+    judged_by: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """Answers of one condition by what was delivered (A fact and scene, B fact only, C nothing)."""
+
+    condition: str
+    state: str
+    n: int
+    correct: int
+    wrong: int
+    unscored: int
+    abstained: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two conditions over the questions that have a verdict under both; ``left_out`` have not."""
+
+    first: str
+    second: str
+    left_out: int
+    result: Paired
+
+
+@dataclass(frozen=True)
+class RetrievalRow:
+    """Share of questions with evidence where any, and where all evidence sessions were delivered (Wilson intervals)."""
+
+    condition: str
+    any_delivered: Estimate
+    all_delivered: Estimate
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """Calls and tokens of one stage and kind of request."""
+
+    stage: str
+    condition: str
+    kind: str
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class GateSummary:
+    """``coverage``: sessions kept of those that the gate decided on. ``evidence_dropped``: evidence sessions dropped."""
+
+    coverage: Estimate
+    evidence_dropped: Estimate
+
+
+@dataclass(frozen=True)
+class JudgeAgreement:
+    """The judge against labels: agreement and false positives (labelled wrong, judged correct) with Wilson intervals."""
+
+    table: Agreement
+    unscored: int
+    agreement: Estimate
+    false_positives: Estimate
+    kappa: float | None
+
+
+@dataclass(frozen=True)
+class QuestionOutcomes:
+    """One question's outcome under each condition."""
+
+    question_id: str
+    kind: str
+    abstention: bool
+    outcomes: dict[str, Outcome]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All tables of a run. ``rows`` are by the dataset's kinds, ``groups`` by the paper's; both end in overall.
+
+    ``problems`` are lines about rows that do not belong (duplicate and unknown ids, counts that do not add up).
+    """
+
+    header: Header
+    questions: int
+    question_list_sha256: str
+    conditions: tuple[str, ...]
+    rows: tuple[Row, ...]
+    groups: tuple[Row, ...]
+    summaries: tuple[ConditionSummary, ...]
+    states: tuple[StateRow, ...]
+    pairs: tuple[Pair, ...]
+    retrieval: tuple[RetrievalRow, ...]
+    tokens: tuple[TokenRow, ...]
+    teach: TeachTotals
+    gate: GateSummary
+    judge: JudgeAgreement | None
+    published: Published
+    problems: tuple[str, ...]
+    failures: tuple[Failed, ...]
+    outcomes: tuple[QuestionOutcomes, ...]
+
+    def row(self, condition: str, kind: str, *, grouped: bool = False) -> Row | None:
+        """The row of ``condition`` and ``kind``, None where the dataset has no such kind."""
+        rows = self.groups if grouped else self.rows
+        return next((r for r in rows if r.condition == condition and r.kind == kind), None)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of a written report."""
+
+    markdown: Path
+    json: Path
+    html: Path
+    png: Path
+    svg: Path

@@ -1,0 +1,21 @@
+"""LanceDB tables behind one class: writer lock, durable commits, repair on opening. The sole importer of lancedb and pyarrow."""
+
+from .keys import TAUGHT_KINDS, Kind, key_text, terms
+from .store import IN_MEMORY, Store, StoreInfo
+from .tables import LedgerRow, Outcome, Selection
+from .vectors import Hit, Keys
+
+__all__ = [
+    "IN_MEMORY",
+    "TAUGHT_KINDS",
+    "Hit",
+    "Keys",
+    "Kind",
+    "LedgerRow",
+    "Outcome",
+    "Selection",
+    "Store",
+    "StoreInfo",
+    "key_text",
+    "terms",
+]

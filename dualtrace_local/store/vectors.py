@@ -1,0 +1,135 @@
+"""The ``vectors`` table: what memories and rounds are found by. Every distinct key text is embedded once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualtrace_local.embed import Embedder
+from dualtrace_local.records import Memory, Round, digest_of
+
+from .folder import Folder
+from .keys import TAUGHT_KINDS, Kind, key_text, terms
+from .tables import ALWAYS, Key, Selection, is_any, key_row, memory_record, round_record, total_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one kind in a selection, by owner id: BM25 terms of each, and unit vectors of shape [n, dimension]."""
+
+    owner_ids: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+    matrix: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A key found by LanceDB: the memory or round it belongs to, and its cosine with the question (-1 to 1)."""
+
+    owner_id: str
+    similarity: float
+
+
+def memory_key(memory: Memory, kind: Kind) -> Key:
+    """The key of one kind of a memory."""
+    total = total_of(memory.evidence)
+    return Key(memory.id, kind, memory.session_key, memory.scope, memory.date, total, key_text(memory, kind))
+
+
+def round_key(item: Round) -> Key:
+    """The key of a round: its verbatim text. Rounds are seen whatever the gate said."""
+    return Key(item.id, "round", item.session_key, item.scope, item.date, ALWAYS, item.text)
+
+
+def taught_keys(memories: Iterable[Memory], rounds: Iterable[Round]) -> list[Key]:
+    """The keys that are written when these are taught."""
+    return [memory_key(m, kind) for m in memories for kind in TAUGHT_KINDS] + [round_key(r) for r in rounds]
+
+
+class Vectors:
+    """Makes, completes and searches the rows of ``vectors``."""
+
+    def __init__(self, folder: Folder, embedder: Embedder) -> None:
+        self.folder = folder
+        self.embedder = embedder
+
+    def rows(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
+        """Rows for ``keys``. A text already embedded, here or in the table, is not embedded again."""
+        texts = [self.embedder.cut(key.text) for key in keys]
+        digests = [digest_of("text", text) for text in texts]
+        known = self._known(set(digests))
+        fresh = {d: t for d, t in zip(digests, texts, strict=True) if d not in known}
+        known.update(zip(fresh, self.embedder.encode(list(fresh.values())), strict=True))
+        made = zip(keys, texts, digests, strict=True)
+        return [key_row(key, text, digest, terms(text), known[digest]) for key, text, digest in made]
+
+    def _known(self, digests: set[str]) -> dict[str, Any]:
+        if not digests:
+            return {}
+        found = self.folder.read("vectors", ["digest", "vector"], is_any("digest", digests))
+        return dict(zip(found["digest"].to_pylist(), _matrix(found["vector"], self.embedder.dimension), strict=True))
+
+    def missing(self) -> list[Key]:
+        """Keys of taught kinds that have no row, as after the table was stepped back."""
+        there = self.folder.read("vectors", ["owner_id", "kind"])
+        have = set(zip(there["owner_id"].to_pylist(), there["kind"].to_pylist(), strict=True))
+        without = {
+            table: {i for i in self.folder.read(table, ["id"])["id"].to_pylist() if any((i, kind) not in have for kind in kinds)}
+            for table, kinds in (("memories", TAUGHT_KINDS), ("rounds", ("round",)))
+        }
+        memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without["memories"]))]
+        rounds = [round_record(r) for r in self.folder.rows("rounds", where=is_any("id", without["rounds"]))]
+        return [key for key in taught_keys(memories, rounds) if (key.owner_id, key.kind) not in have]
+
+    def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool) -> Keys:
+        """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``."""
+        if kind == "round":
+            selection = replace(selection, minimum=0)
+        where = selection.where()
+        found = self.folder.read("vectors", ["owner_id", "session_key", "terms", "vector"], f"{where} AND kind = '{kind}'")
+        matrix = _matrix(found["vector"], self.embedder.dimension)
+        names = zip(found["owner_id"].to_pylist(), found["session_key"].to_pylist(), found["terms"].to_pylist(), strict=True)
+        keys = {owner: (words, row) for (owner, session, words), row in zip(names, matrix, strict=True) if session in whole}
+        for row in self._made(where, kind, keys.keys(), whole, keep=keep):
+            keys[row["owner_id"]] = (row["terms"], row["vector"])
+        owners = tuple(sorted(keys))
+        stacked = np.stack([keys[o][1] for o in owners]) if owners else np.zeros((0, self.embedder.dimension), np.float32)
+        return Keys(owners, tuple(tuple(keys[o][0].split()) for o in owners), stacked)
+
+    def _made(self, where: str, kind: Kind, have: Collection[str], whole: Collection[str], *, keep: bool) -> list[dict[str, Any]]:
+        table = "rounds" if kind == "round" else "memories"
+        ids = self.folder.read(table, ["id", "session_key"], where)
+        pairs = zip(ids["id"].to_pylist(), ids["session_key"].to_pylist(), strict=True)
+        absent = {i for i, session in pairs if session in whole and i not in have}
+        if not absent:
+            return []
+        found = self.folder.rows(table, where=is_any("id", absent))
+        keys = [round_key(round_record(r)) if kind == "round" else memory_key(memory_record(r), kind) for r in found]
+        rows = self.rows(keys)
+        if keep:
+            self.folder.add("vectors", self.folder.prepared("vectors", rows))
+        return rows
+
+    def by_vector(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[tuple[str, Hit]]:
+        """Session key and hit, best cosine first."""
+        rows = self.folder.by_vector(vector, f"{selection.where()} AND kind = '{kind}'", limit)
+        return [(row["session_key"], Hit(row["owner_id"], 1.0 - row["_distance"])) for row in rows]
+
+    def by_words(
+        self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int
+    ) -> list[tuple[str, Hit]]:
+        """Session key and hit, best BM25 score first; ``vector`` is the question's."""
+        rows = self.folder.by_words(words, f"{selection.where()} AND kind = '{kind}'", limit) if words else []
+        return [(row["session_key"], Hit(row["owner_id"], float(np.dot(row["vector"], vector)))) for row in rows]
+
+
+def _matrix(column: pa.ChunkedArray, dimension: int) -> NDArray[np.float32]:
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat, dtype=np.float32).reshape(-1, dimension)
