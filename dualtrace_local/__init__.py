@@ -15,7 +15,7 @@ __all__ = ["Memory", "__version__"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a module can hold
+def __getattr__(name: str) -> Any:
     """Load ``Memory`` on first use, so that ``dualtrace --help`` stays quick."""
     if name == "Memory":
         from .pipeline.memory import Memory

@@ -103,12 +103,12 @@ class ModelSpec(Strict):
     file: str = ""
     """The one weights file whose ``sha256`` is pinned."""
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$")
-    context: int = Field(4096, ge=256)
+    context: int = Field(default=4096, ge=256)
     """Longest prompt plus completion, in tokens."""
     gate: GateWay = GateWay.FACTS_FIRST
     chat_template_kwargs: dict[str, Any] = {}
     budgets: Budgets = Budgets()
-    window: int = Field(8, ge=1)
+    window: int = Field(default=8, ge=1)
     """Flows in flight."""
     engine_options: dict[str, Any] = {}
     """Passed to the engine as they are."""
@@ -161,12 +161,12 @@ class Condition(Strict):
 
     description: str
     stored: Literal["nothing", "facts", "facts+scenes"]
-    minimum: int = Field(0, ge=0, le=6)
+    minimum: int = Field(default=0, ge=0, le=6)
     key: Literal["fact", "fact-without-anchor", "fact+scene"] = "fact"
     shows: Literal["fact", "fact+scene"] = "fact"
     search: Literal["none", "vectors", "hybrid"] = "hybrid"
-    threshold: float = Field(0.0, ge=-1, le=1)
-    items: int = Field(12, ge=1)
+    threshold: float = Field(default=0.0, ge=-1, le=1)
+    items: int = Field(default=12, ge=1)
     reconstruction: bool = False
 
 
@@ -191,7 +191,7 @@ class TeachSettings(Strict):
     """What changes what is written; all of it is part of the teach fingerprint."""
 
     domain: Literal["personal"] = "personal"
-    assistant_chars: int = Field(0, ge=0)
+    assistant_chars: int = Field(default=0, ge=0)
     """Characters of each assistant turn in the excerpt; a turn that is no longer goes in whole."""
     keep_rounds: Literal["all", "kept", "none"] = "all"
     seed: int = 0

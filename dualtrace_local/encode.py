@@ -123,7 +123,7 @@ def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Gro
         try:
             written = yield from ask(request)
         except OutputError as problem:
-            return "", problem.reason
+            return "", str(problem)
         text = written.picture if whole else written.moment
         refusal = domain.scene_refusal(text, topic, ground)
         if not refusal:

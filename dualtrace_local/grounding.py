@@ -11,16 +11,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from .records import Component, Evidence, Turn
 
 STOP_WORDS = frozenset(
-    """a about after all also am an and any are as at be because been before being but by can could did do does doing for from get got
-    had has have having he her hers him his how i if in into is it its just like made make many me more most my no not now of off on
-    once only or other our out over own really recently she should so some such than that the their them then there these they this
-    those through to too up us user user's very was we were what when where which while who will with would you your yours s t ve re m
-    d ll""".split()
+    (
+        "a about after all also am an and any are as at be because been before being but by can could did do does doing for from "
+        "get got had has have having he her hers him his how i if in into is it its just like made make many me more most my no "
+        "not now of off on once only or other our out over own really recently she should so some such than that the their them "
+        "then there these they this those through to too up us user user's very was we were what when where which while who will "
+        "with would you your yours s t ve re m d ll "
+    ).split()
 )
 """Words that say nothing about what a sentence is about."""
 
@@ -31,7 +34,16 @@ NUMBER_WORDS = (
     {word: str(i) for i, word in enumerate(_SMALL.split())}
     | {word: str(20 + 10 * i) for i, word in enumerate(_TENS.split())}
     | {word: str(i) for i, word in enumerate(_ORDINALS.split())}
-    | {"hundred": "100", "thousand": "1000", "dozen": "12", "twice": "2", "couple": "2", "half": "0.5", "single": "1", "once": "1"}
+    | {
+        "hundred": "100",
+        "thousand": "1000",
+        "dozen": "12",
+        "twice": "2",
+        "couple": "2",
+        "half": "0.5",
+        "single": "1",
+        "once": "1",
+    }
 )
 _VAGUE = {"1", "0.5"}
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:[.,:]\d+)*", re.UNICODE)
@@ -39,12 +51,15 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"\b[^\W\d_a-z][\w'’-]*", re.UNICODE)
 _SPLIT = re.compile(r"(?<=[.!?…。！？])[\"')\]]*\s+|\n+")
 
+CONTENT = 3
+"""Content words from which a statement is about something concrete."""
+
 MINIMUM_SHARE = 0.34
 """Share of a written sentence's content words that its quote must hold. Chosen on the development rows."""
 
 
 @cache
-def _stemmer() -> Any:  # noqa: ANN401 - a C extension type without stubs
+def _stemmer() -> Any:
     import Stemmer
 
     return Stemmer.Stemmer("english")
@@ -56,7 +71,7 @@ def numbers(text: str) -> frozenset[str]:
     words = [w.lower() for w in re.findall(r"[A-Za-z]+", text)]
     found |= {NUMBER_WORDS[w] for w in words if w in NUMBER_WORDS}
     tens = set(_TENS.split())
-    pairs = [(a, b) for a, b in zip(words, words[1:], strict=False) if a in tens and b in NUMBER_WORDS]
+    pairs = [(a, b) for a, b in pairwise(words) if a in tens and b in NUMBER_WORDS]
     found |= {str(int(NUMBER_WORDS[a]) + int(NUMBER_WORDS[b])) for a, b in pairs if NUMBER_WORDS[b] in set("123456789")}
     return frozenset(found)
 
@@ -65,7 +80,9 @@ def _spelled(number: str) -> str:
     if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", number):
         number = number.replace(",", "")
     number = number.rstrip(".,:")
-    return re.sub(r"(\.\d*?)0+$", r"\1", number).rstrip(".") if "." in number else (number.lstrip("0") or "0") if ":" not in number else number
+    return (
+        re.sub(r"(\.\d*?)0+$", r"\1", number).rstrip(".") if "." in number else (number.lstrip("0") or "0") if ":" not in number else number
+    )
 
 
 def names(text: str) -> frozenset[str]:
@@ -85,7 +102,7 @@ def stems(text: str) -> frozenset[str]:
     for match in _WORD.finditer(text.lower()):
         word = match.group().replace("’", "'")
         word = word.removesuffix("'s").split("'")[0]
-        if word in STOP_WORDS or len(word) < 2 and not word.isdigit():  # noqa: PLR2004
+        if word in STOP_WORDS or (len(word) == 1 and not word.isdigit()):
             continue
         found.append(_spelled(word) if word[0].isdigit() else NUMBER_WORDS.get(word, word))
     return frozenset(_stemmer().stemWords(found))
@@ -123,7 +140,7 @@ class Ground:
         self._words = frozenset(w.lower().removesuffix("'s") for s in mine for w in _WORD.findall(s.text.replace("’", "'")))
 
     def invented(self, text: str) -> str:
-        """What ``text`` holds that the user never said: ``a number``, ``a name``, or empty. ``one`` is no number, it is a pronoun too often."""
+        """What ``text`` holds that the user never said: ``a number``, ``a name``, or empty. ``one`` is a pronoun too often to count."""
         if numbers(text) - self._numbers - _VAGUE:
             return "a number"
         for name in names(text):
@@ -162,21 +179,29 @@ class Ground:
 
 # ------------------------------------------------------------------------------------------------- evidence scores
 
-_FIRST_PERSON = re.compile(r"\b(?:I|me|my|mine|myself|we|our|ours|us)\b(?!\.)|\bI['’](?:m|ve|d|ll)\b|\bwe['’](?:re|ve|d|ll)\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|me|my|mine|myself|we|our|ours|us)\b(?!\.)|\bI['’](?:m|ve|d|ll)\b|\bwe['’](?:re|ve|d|ll)\b", re.IGNORECASE
+)
 _REQUEST = re.compile(
     r"""\b(?:
     (?:can|could|would|will)\s+you\b[^,.;!?]*?\b(?:me|us|my)\b
     | (?:help|give|tell|show|teach|write|send|let|suggest|recommend|explain|provide|make|get)(?:\s+to)?\s+(?:me|us)\b
     | I(?:['’]m|\s+am)?\s+(?:also\s+|just\s+|really\s+)?(?:looking\s+for|wondering|curious|asking|interested\s+in\s+(?:knowing|learning))
-    | I(?:['’]d|\s+would)?\s+(?:also\s+|just\s+|really\s+)?(?:need|want|like|love|appreciate)\s+(?:you|to\s+(?:know|learn|ask|see|hear|understand)|some\b|a\s+list|help|advice|information)
+    | I(?:['’]d|\s+would)?\s+(?:also\s+|just\s+|really\s+)?(?:need|want|like|love|appreciate)\s+
+      (?:you|to\s+(?:know|learn|ask|see|hear|understand)|some\b|a\s+list|help|advice|information)
     | (?:can|could|should|do|may|how\s+(?:do|can|should|would))\s+(?:I|we)\b
     | I\s+(?:think|guess|see|understand|agree|hope)\b
     | (?:in\s+)?my\s+(?:question|opinion|request|prompt|previous)\b
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_MAIN_CLAUSE = re.compile(r"(?:^|[,;:(–—-]\s*|\b(?:and|but|so|then|actually|today|yesterday|way)\s+)(?:I|we)\b(?:['’]\w+)?\s+\w+|\b(?:my|our)\s+(?:\w+\s+){1,3}(?:is|are|was|were|has|have|had)\b", re.IGNORECASE)
-_EVENT = re.compile(r"\b(?:\w{3,}ed|got|went|bought|made|took|saw|met|had|won|lost|ran|began|sold|found|came|left|moved|started|am|is|are|was|were)\b")
+_MAIN_CLAUSE = re.compile(
+    r"(?:^|[,;:(–—-]\s*|\b(?:and|but|so|then|actually|today|yesterday|way)\s+)(?:I|we)\b(?:['’]\w+)?\s+\w+|\b(?:my|our)\s+(?:\w+\s+){1,3}(?:is|are|was|were|has|have|had)\b",
+    re.IGNORECASE,
+)
+_EVENT = re.compile(
+    r"\b(?:\w{3,}ed|got|went|bought|made|took|saw|met|had|won|lost|ran|began|sold|found|came|left|moved|started|am|is|are|was|were)\b"
+)
 _HEDGE = re.compile(
     r"\b(?:maybe|perhaps|might|possibly|probably|not sure|unsure|i guess|i suppose|i think|i believe|considering|thinking (?:of|about)|"
     r"roughly|if i remember|i may|could be|or something)\b",
@@ -189,7 +214,10 @@ _STAKES = re.compile(
 )
 REMEMBER = re.compile(r"\b(?:please\s+)?(?:remember|keep in mind|make a note|note down|don['’]?t forget)\s+(?:that|this)\b", re.IGNORECASE)
 """The user asks to remember: overrides DROP (design section 5)."""
-DO_NOT_REMEMBER = re.compile(r"\b(?:do not|don['’]?t|never|please forget|forget)\s+(?:remember|store|save|keep|record|note)?\s*(?:that|this|any of this|what i)\b", re.IGNORECASE)
+DO_NOT_REMEMBER = re.compile(
+    r"\b(?:do not|don['’]?t|never|please forget|forget)\s+(?:remember|store|save|keep|record|note)?\s*(?:that|this|any of this|what i)\b",
+    re.IGNORECASE,
+)
 """The user asks not to: obeyed before anything else."""
 
 
@@ -216,7 +244,7 @@ def score(component: Component) -> Evidence:
     relevance = 2 if personal else 1 if speaks else 0
     if numbers(text) or names(text):
         specificity = 2
-    elif _EVENT.search(text.removeprefix("The user is").removeprefix("The user has")) or len(stems(text)) >= 3:  # noqa: PLR2004
+    elif _EVENT.search(text.removeprefix("The user is").removeprefix("The user has")) or len(stems(text)) >= CONTENT:
         specificity = 1
     else:
         specificity = 0

@@ -53,5 +53,5 @@ def judge(answer: Answer, gold: Gold, by: str, secret: bytes, seed: int = 0) -> 
     try:
         ruling = yield from ask(request(answer, gold, secret, seed))
     except OutputError as problem:
-        return Verdict(answer.question_id, answer.condition, None, by, problem.reason)
+        return Verdict(answer.question_id, answer.condition, None, by, str(problem))
     return Verdict(answer.question_id, answer.condition, ruling.verdict == "correct", by)

@@ -87,34 +87,34 @@ def _secrets(text: str) -> list[_Span]:
 _SHAPES = re.compile(
     r"""
     -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----\s*(?P<pem>(?:[A-Za-z0-9+/=:,\s]|-(?!-)){1,20000}[A-Za-z0-9+/=])
-  | \b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:(?P<url>[^\s/@]{1,200})@
-  | [?&](?:api_?key|key|token|access_token|auth|password|pwd|secret|sig)=(?P<query>[^\s&\#"'<>]{6,500})
-  | \bauthorization["']?\s{0,3}[:=]\s{0,3}["']?(?:bearer|basic|token)\s{1,3}(?P<header>[\w.~+/=-]{6,4000})
-  | \bbearer\s{1,3}(?P<bearer>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{16,4000})
+  | \b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:(?P<url>[^\s/@]{1,})@
+  | [?&](?:api_?key|key|token|access_token|auth|password|pwd|secret|sig)=(?P<query>[^\s&\#"'<>]{6,})
+  | \bauthorization["']?\s{0,3}[:=]\s{0,3}["']?(?:bearer|basic|token)\s{1,3}(?P<header>[\w.~+/=-]{6,})
+  | \bbearer\s{1,3}(?P<bearer>(?=[\w.~+/=-]*\d)[\w.~+/=-]{16,})
   | (?<![\w-])(?P<shape>(?-i:
-      eyJ[\w-]{8,4000}\.[\w-]{8,4000}(?:\.[\w-]{0,4000})?         # JSON web token (RFC 7519)
-    | sk-[\w-]{16,300} | [rsp]k_(?:live|test)_\w{10,200}          # model services; payments
-    | gh[pousr]_\w{20,255} | github_pat_\w{20,255} | glpat-[\w-]{16,64}
+      eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?         # JSON web token (RFC 7519)
+    | sk-[\w-]{16,} | [rsp]k_(?:live|test)_\w{10,}          # model services; payments
+    | gh[pousr]_\w{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}
     | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}
-    | xox[a-z]-[\w-]{10,255} | xapp-[\w-]{10,255}
-    | AIza[\w-]{30,64} | ya29\.[\w-]{20,500} | GOCSPX-[\w-]{20,64}
-    | hf_\w{20,64} | npm_\w{30,64} | pypi-[\w-]{20,500} | dop_v1_[0-9a-f]{64} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
-    | SG\.[\w-]{16,64}\.[\w-]{16,64} | AGE-SECRET-KEY-1[A-Z0-9]{50,60} | \d{8,10}:AA[\w-]{32,35}
+    | xox[a-z]-[\w-]{10,} | xapp-[\w-]{10,}
+    | AIza[\w-]{30,} | ya29\.[\w-]{20,} | GOCSPX-[\w-]{20,}
+    | hf_\w{20,} | npm_\w{30,} | pypi-[\w-]{20,} | dop_v1_[0-9a-f]{64} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}
+    | SG\.[\w-]{16,}\.[\w-]{16,} | AGE-SECRET-KEY-1[A-Z0-9]{50,} | \d{8,10}:AA[\w-]{32,}
     ))
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<![\w+.,-])\d(?:[ -]?\d){12,18}(?![\w-]?\d)")
-_CARD_GROUPS = re.compile(r"\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5}")
-_CARD_ISSUERS = re.compile(r"4(?:.{12}|.{15}|.{18})|(?:5[1-5]|2[2-7]|35).{14}|3[47].{13}|3[068].{12}|6.{15,18}")
+_CARD = re.compile(r"(?<![\w+.,-])\d(?:[ -]?\d){13,18}(?![\w-]?\d)")
+_CARD_GROUPS = re.compile(r"\d{14,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5}")
+_CARD_ISSUERS = re.compile(r"4(?:.{15}|.{18})|(?:5[1-5]|2[2-7]|35).{14}|3[47].{13}|3[068].{12}|6(?:.{15}|.{18})")
 _SSN = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-])")
 _IBAN = re.compile(r"(?<![^\W_])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}")
-_IBAN_LENGTHS = {
-    pair[:2]: int(pair[2:])
-    for pair in """AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI16 BR29 CH21 CR21 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 FO18
-    FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IS26 IT27 JO30 KW30 KZ20 LB28 LI21 LT20 LU20 LV21 MC27 MD24
-    ME22 MK19 MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22 SA24 SE24 SI19 SK24 SM27 TL23 TN24 TR26 UA29 XK20""".split()
-}
+_IBAN_COUNTRIES = """
+    AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI16 BR29 CH21 CR21 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 FO18 FR27
+    GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IS26 IT27 JO30 KW30 KZ20 LB28 LI21 LT20 LU20 LV21 MC27 MD24 ME22 MK19
+    MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22 SA24 SE24 SI19 SK24 SM27 TL23 TN24 TR26 UA29 XK20
+"""
+_IBAN_LENGTHS = {code[:2]: int(code[2:]) for code in _IBAN_COUNTRIES.split()}
 """Length of an IBAN by country (SWIFT IBAN registry)."""
 _WANTED_BACK = re.compile(
     r"(?:track|order|book|confirm|referen|reserv|ticket|isbn|imei|serial|model|part|phone|locker|gate|flight)\w*\W.{0,20}$",
@@ -179,29 +179,43 @@ Accept = Callable[[_Value], int]
 _LOOK = 200
 """How far behind a naming word its value may begin, in characters."""
 _CLOSING = r"[\"'”’`*_)]{0,4}"
-_AIMED = r"(?:\s{1,3}(?:for|to|of|on|at|in|from|that|which|i|we|für|zum|zur|zu|vom|von|para|de|del|pour|du|per)(?:\s{1,3}[\w’'@.&-]{1,30}){1,7}?)?"
-_BE = r"(?:\s{1,3}(?:is|was|are|be|will\sbe|has\sbeen|used\sto\sbe|ist|war|lautet|heißt|sind|es|era|son|est|était|è|é)|[’']s|\s(?:c[’']est))"
+_AIMED = (
+    r"(?:\s{1,3}(?:for|to|of|on|at|in|from|that|which|i|we|für|zum|zur|zu|vom|von|para|de|del|pour|du|per)"
+    r"(?:\s{1,3}[\w’'@.&-]{1,30}){1,7}?)?"
+)
+_BE = r"(?:\s{1,3}(?:is|was|are|be|will\sbe|has\sbeen|used\sto\sbe|ist|war|lautet|heißt|sind|es|era|son|est|était|è|é|c[’']est)|[’']s)"
 _SAID = re.compile(
     rf"{_CLOSING}{_AIMED}{_CLOSING}{_BE}(?:\s{{1,3}}(?:now|still|just|currently|jetzt|ahora))?"
     rf"(?:\s{{1,3}}(?:set|changed|reset)\sto)?(?:\s{{0,3}}(?P<colon>:)\s{{0,3}}|\s{{1,3}})",
     re.IGNORECASE,
 )
-_MARKED = re.compile(
-    rf"{_CLOSING}{_AIMED}{_CLOSING}[ \t]{{0,3}}(?::=|=>|[:=→|]|(?<=\s)[-–—](?=\s))\*{{0,2}}\s{{0,3}}", re.IGNORECASE
-)
-_SET = re.compile(r"\s{1,3}(?:to|as|auf|a|en)\s{1,3}", re.IGNORECASE)
-_BESIDE = re.compile(rf"{_CLOSING}\s{{1,3}}")
+_MARKED = re.compile(rf"{_CLOSING}{_AIMED}{_CLOSING}[ \t]{{0,3}}(?::=|=>|[:=→|]|(?<=\s)[-–—](?=\s))\*{{0,2}}\s{{0,3}}", re.IGNORECASE)
+_SET = re.compile(r"\s{1,3}(?:to|as|of|auf|a|en)\s{1,3}", re.IGNORECASE)
+_CHANGED_IT = re.compile(r"[^.!?\n]{0,60}?\b(?:chang|set|reset|updat)\w{0,4}\s(?:it|them)(?:\sback)?\s(?:to|as)\s{1,3}", re.IGNORECASE)
+_NEXT = re.compile(r"[^.!?\n]{0,40}?[.!,;]?\s{1,3}(?:it|that)(?:[’']s|\sis|\swas)\s{1,3}", re.IGNORECASE)
+_BESIDE = re.compile(rf"{_CLOSING}\s{{1,3}}\(?")
+_BRACKET = re.compile(rf"{_AIMED}\s?\(", re.IGNORECASE)
 _CHANGING = re.compile(r"\b(?:chang|set|reset|updat|switch|geänder|cambi)\w{0,5}\s(?:[\w’'-]{1,20}\s){0,4}$", re.IGNORECASE)
-_QUOTED = re.compile(
-    r"\"([^\"\n]{1,80})\"|'([^'\n]{1,80})'|`([^`\n]{1,80})`|“([^”\n]{1,80})”|‘([^’\n]{1,80})’|«\s?([^»\n]{1,80}?)\s?»|\*\*([^*\n]{1,80})\*\*"
-)
+_QUOTES = ('""', "''", "``", "“”", "‘’", "„“", "«»")
+_QUOTED = re.compile("|".join(rf"{a}\s?([^{b}\n]{{1,80}}?)\s?{b}" for a, b in _QUOTES) + r"|\*\*([^*\n]{1,80})\*\*")
 _ALSO = re.compile(r"(?:,|\s{1,2}and|\s{1,2}or|\s{1,2}und|,\s?and)\s{1,2}(?=\S{0,40}\d)", re.IGNORECASE)
+
+
+_PLACES = (
+    ("marked", _MARKED),
+    ("said", _SAID),
+    ("said", _CHANGED_IT),
+    ("set", _SET),
+    ("beside", _BESIDE),
+    ("beside", _BRACKET),
+    ("beside", _NEXT),
+)
 
 
 def _values(text: str, name_end: int, name_start: int) -> Iterator[_Value]:
     """The places behind a naming word where its value can stand, the likeliest first."""
     stop = name_end + _LOOK
-    for how, pattern in (("marked", _MARKED), ("said", _SAID), ("set", _SET), ("beside", _BESIDE)):
+    for how, pattern in _PLACES:
         match = pattern.match(text, name_end, stop)
         if match is None:
             continue
@@ -239,25 +253,26 @@ def _accepted(value: _Value, accept: Accept) -> _Span | None:
     return _Span(value.start, value.start + length) if length else None
 
 
-# Words that stand behind "password is" or "password:" without being one.
-_ORDINARY = frozenset(
-    """2fa a abgelaufen about accepted access account active again all already also always an and any anything are argon2 as
-    asked at available awful b back bad base64 based bcrypt be because been before bei being best big bool both broken but by
-    can case changed char choose code compromised confirm confirmation correct correcta could create crucial current das dass
-    default den der die different do does done down easy ein eine either el empty encrypted ensure enter error essential even
-    every everything expired falsch false field fine for forgotten found from function geheim generally getpass given gone
-    good great had hard has hashed have he her here hers hidden hint his how i if important in incorrect incorrecta incorrecte
-    input int invalid is it its just kept key known la last leaked length less let's letters like literally long longer los
-    lost ma make managed manager mandatory md5 mfa mi mine missing mon more muy my need needed never new nicht nil no nobody
-    none not nothing now null number of off ok okay old on once one only optional or other oublié our out over own para pass
-    passwd password passwords perfect please policy private private-key protected public que really recommended required
-    requirements reset richtig right rules safe same saved scrypt secret secure segura select sensitive sent set sha1 sha256
-    sha512 she short should shown sicher simple so some something somewhere son soon still stolen stored str strength string
-    strong stronger strongest stuff su such sure taken temporary terrible text than that the their them then there they this
-    those to today tomorrow ton too tricky trop true tu two type un una undefined under undisclosed unique unknown unsafe up
-    use used user username using utf-8 utf8 valid value varchar very visible vital was way we weak weaker weg well were what
-    when where which while who why will with working would wpa2 wpa3 written wrong yes yesterday yet you your yours""".split()
-)
+_ORDINARY_WORDS = """
+    2fa a abgelaufen about accepted access account active again all already also always an and any anything are argon2 as asked
+    at available awful b back bad base64 based bcrypt be because been before bei being best big bool both broken but by can case
+    changed char choose code compromised confirm confirmation correct correcta could create crucial current das dass default den
+    der die different do does done down easy ein eine either el empty encrypted ensure enter error essential even every
+    everything expired falsch false field fine for forgotten found from function geheim generally getpass given gone good great
+    had hard has hashed have he her here hers hidden hint his how i if important in incorrect incorrecta incorrecte input int
+    invalid is it its just kept key known la last leaked length less let's letters like literally long longer los lost ma make
+    managed manager mandatory md5 mfa mi mine missing mon more muy my need needed never new nicht nil no nobody none not nothing
+    now null number of off ok okay old on once one only optional or other oublié our out over own para pass passwd password
+    passwords perfect please policy private private-key protected public que really recommended required requirements reset
+    richtig right rules safe same saved scrypt secret secure segura select sensitive sent set sha1 sha256 sha512 she short
+    should shown sicher simple so some something somewhere son soon still stolen stored str strength string strong stronger
+    strongest stuff su such sure taken temporary terrible text than that the their them then there they this those to today
+    tomorrow ton too tricky trop true tu two type un una undefined under undisclosed unique unknown unsafe up use used user
+    username using utf-8 utf8 valid value varchar very visible vital was way we weak weaker weg well were what when where which
+    while who why will with working would wpa2 wpa3 written wrong yes yesterday yet you your yours
+"""
+_ORDINARY = frozenset(_ORDINARY_WORDS.split())
+"""Words that stand behind "password is" or "password:" without being one."""
 _GRAMMAR = re.compile(r"(?:.{2,}(?:ing|ed|able|ible|ful|ive|ous|ly|ent|ant|less))", re.IGNORECASE)
 _COUNTED = re.compile(
     r"\d+(?:\.\d+)?\+?[ -]?(?:to \d+ |or more |plus )?"
@@ -276,6 +291,9 @@ _WORD = re.compile(r"[^\W\d_][\w-]{2,40}")
 _PHRASE = re.compile(r"[^\W\d_]{2,20}(?:[ -][^\W\d_]{2,20}){2,7}(?=\s*(?:$|[.!?,;]))")
 
 
+_SHORTEST = 4
+
+
 def _password(value: _Value) -> int:
     """A token that looks like a secret anywhere, a plain word or phrase only where it stands as the value."""
     if value.quoted:
@@ -286,7 +304,7 @@ def _password(value: _Value) -> int:
         return len(value.text) if good and not plain and not _CODE.match(value.text) else 0
     token = value.text.split(maxsplit=1)[0] if value.text.strip() and not value.text[0].isspace() else ""
     core = token.rstrip(".,;:?)]}\"'”’`*_|»")
-    if len(core) < 4 or _CODE.match(core) or _COUNTED.match(value.text) or core.lower().rstrip("!") in _ORDINARY:
+    if len(core) < _SHORTEST or _CODE.match(core) or _COUNTED.match(value.text) or core.lower().rstrip("!") in _ORDINARY:
         return _phrase(value)
     if _strong(core):
         return len(core) if value.how != "beside" or re.search(r"\d", core) else 0
@@ -310,9 +328,7 @@ def _phrase(value: _Value) -> int:
 def _strong(token: str) -> bool:
     """Letters and digits mixed, a symbol inside, or a capital inside a word."""
     letter, digit = re.search(r"[^\W\d_]", token), re.search(r"\d", token)
-    return bool((letter or re.search(r"[@#$%^&*!?~]", token)) and digit) or bool(
-        re.search(r"\w[@#$%^&*!?+=~]\w|[a-z][A-Z]", token)
-    )
+    return bool((letter or re.search(r"[@#$%^&*!?~]", token)) and digit) or bool(re.search(r"\w[@#$%^&*!?+=~]\w|[a-z][A-Z]", token))
 
 
 _DIGITS = r"(?:\d{4,10}|\d{2,4}[ -]\d{2,4}|\d(?:[ -]\d){3,7})(?![\w]|[.,:/-]\d)"
@@ -330,9 +346,9 @@ def _number(pattern: re.Pattern[str], digits: int) -> Accept:
 
     def accept(value: _Value) -> int:
         match = pattern.match(value.text)
-        if match is None or _COUNTED.match(value.text) or value.how == "set":
+        if match is None or _COUNTED.match(value.text):
             return 0
-        if value.how == "beside" and not value.quoted and not _CLAUSE_END.match(value.text, match.end()):
+        if value.how in ("beside", "set") and not value.quoted and not _CLAUSE_END.match(value.text, match.end()):
             return 0
         held = sum(c.isdigit() for c in match.group())
         return match.end() if held >= digits or held == 0 else 0
@@ -365,21 +381,25 @@ _REVERSED = re.compile(
     (?:[\w'’-]{1,20}\s{1,3}){0,3}?(?:password|passcode|passphrase|pin)\b(?!-|\ [bn]oard)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_PASSWORDS = r"""(?:pass(?:word|code|phrase|wd|wort)|(?<![^\W_])(?:pwd|pass\ (?:code|phrase|word)|kennwort|wachtwoord|contraseña|senha
-    |mots?\ de\ passe|parola\ d'ordine|login\ code|wi-?fi\ (?:code|key)))(?:s|es)?(?![\w-])"""
+_PASSWORDS = r"""(?:pass(?:word|code|phrase|wd|wort)|(?<![^\W_])(?:pwd?|psw|pass(?=\s?[:=])|pass\ (?:code|phrase|word)|kennwort|wachtwoord
+    |contraseña|senha|mots?\ de\ passe|parola\ d'ordine|login\ code|wi-?fi\ (?:code|key)))(?:s|es)?(?![\w-])"""
 _PINS = r"""(?<![\w-])(?:pins?(?:[ -]?(?:code|number|nummer|no\.?))?|geheimzahl|c[oó]digo\ pin|code\ (?:pin|secret|confidentiel)
     |otp|(?:one-?time|2fa|mfa|two-factor|verification|authenticator)(?:\ (?:pass)?code|\ password)s?)(?![\w-])"""
-_KEYS = r"""(?:api|access|secret|auth(?:entication|orization)?|client|private|refresh|bearer|session|encryption|backup|recovery|github|aws)
-    [\ _-]?(?:access[\ _-]?)?(?:keys?|tokens?|secrets?|key[\ _-]?id|codes?)(?![\w-])|(?<![^\W_])(?:secret|token)(?![\w-])"""
+_KEYS = r"""(?:api|access|secret|auth(?:entication|orization)?|client|private|refresh|bearer|session|encryption|github|aws)
+    [\ _-]?(?:access[\ _-]?)?(?:keys?|tokens?|secrets?|key[\ _-]?id)(?![\w-])|(?<![^\W_])(?:secret|token)(?![\w-])
+    |(?<![^\W_])(?:backup|recovery)[\ _-](?:codes?|keys?)(?![\w-])"""
 _CARDS = r"""(?<!library\ )(?<!gift\ )(?<!loyalty\ )(?<!member\ )(?<!membership\ )(?<!rewards\ )(?<!insurance\ )
-    \b(?:(?:credit|debit|bank|payment)\ ?card|visa|mastercard|amex|card|kredit-?karte|kreditkarten|(?:n[uú]mero|num[eé]ro)\ de\ (?:la\ )?(?:tarjeta|carte))
-    (?:\ ?(?:numbers?|no\.?|\#|nummer))?(?!\w)"""
-_CVVS = r"(?<![^\W_])(?:cvv2?|cvc2?|csc|card\ (?:security|verification)\ (?:code|value))(?:\ (?:code|number))?(?!\w)"
-_IDENTITIES = r"""(?<![^\W_])(?:ssn|social\ security(?:\ (?:number|no\.?|\#))?|social\ insurance\ number|national\ insurance(?:\ number)?|ni\ number|nino
-    |(?:passport|visa|driver['’]?s?'?\ licen[cs]e|driving\ licen[cs]e|(?:national\ |government\ )?id(?:entity|entification)?(?:\ card)?|tax(?:payer)?(?:\ id(?:entification)?)?
-    |medicare|nhs|alien\ registration|green\ card|(?:bank|checking|savings|current)\ account|routing)\ ?(?:number|no\.|\#)
-    |passport|tax\ id|itin|tin|aadhaar(?:\ number)?|pan\ number|cpf|dni|nie|nif|codice\ fiscale|num[eé]ro\ de\ s[eé]curit[eé]\ sociale
-    |personalausweisnummer|reisepassnummer|ausweisnummer|steuer-?id(?:entifikationsnummer)?|sozialversicherungsnummer|kontonummer|bsn)(?![\w-])"""
+    \b(?:(?:credit|debit|bank|payment)\ ?card|visa|mastercard|amex|card|kredit-?karten?|n[uú]mero\ de\ (?:la\ )?tarjeta
+    |num[eé]ro\ de\ (?:la\ )?carte)(?:\ ?(?:numbers?|no\.?|\#|nummer))?(?!\w)"""
+_CVVS = r"""(?<![^\W_])(?:cvv2?|cvc2?|csc|card\ (?:security|verification)\ (?:code|value)
+    |security\ code(?=\ (?:on|of|for)\ (?:the|my)\ (?:back|(?:\w{4,10}\ )?card)))(?:\ (?:code|number))?(?!\w)"""
+_IDENTITIES = r"""(?<![^\W_])(?:ssn|social\ security(?:\ (?:number|no\.?|\#))?|social\ insurance\ number|national\ insurance(?:\ number)?
+    |(?:passport|visa|driver['’]?s?['’]?\ licen[cs]e|driving\ licen[cs]e|(?:national\ |government\ )?id(?:entity|entification)?(?:\ card)?
+      |tax(?:payer)?(?:\ id(?:entification)?)?|medicare|nhs|alien\ registration|green\ card
+      |(?:bank|checking|savings|current)\ account|routing)\ ?(?:number|no\.|\#)
+    |passport|tax\ id|ni\ number|nino|itin|(?-i:TIN|CPF|DNI|NIE|NIF|BSN)|aadhaar(?:\ number)?|pan\ number|codice\ fiscale
+    |num[eé]ro\ de\ s[eé]curit[eé]\ sociale|personalausweisnummer|reisepassnummer|ausweisnummer|steuer-?id(?:entifikationsnummer)?
+    |sozialversicherungsnummer|kontonummer)(?![\w-])"""
 _SEEDS = r"\b(?:seed|recovery|mnemonic|backup|secret)\ (?:phrase|words)(?!\w)"
 
 _RULES = (
@@ -388,7 +408,7 @@ _RULES = (
     _Rule(("",), _social_security),
     _Rule(("",), _ibans),
     _Rule(
-        ("pass", "pwd", "kennwort", "wachtwoord", "contraseña", "senha", "parola", "login code", "fi code", "fi key", "ifi"),
+        ("pass", "pw", "psw", "kennwort", "wachtwoord", "contraseña", "senha", "parola", "login code", "fi code", "fi key"),
         _named(_PASSWORDS, _password),
     ),
     _Rule(("pin", "geheimzahl", "code", "otp", "password"), _named(_PINS, _number(_PIN, 4))),

@@ -463,8 +463,6 @@ class Verdict:
     reason: str = ""
 
 
-
-
 def source_name(path: Path) -> str:
     """How a file is named in messages and in the store: its own name, without folders."""
     return path.name

@@ -41,19 +41,17 @@ def model_options(command: F) -> F:
     @click.option("--models", "models_file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Another models.yaml.")
     @click.option("--seed", default=0, show_default=True, help="Seed of the engine and of every request.")
     @functools.wraps(command)
-    def wrapped(  # noqa: PLR0913 - one parameter for each option
-        *args: Any,  # noqa: ANN401 - click passes what the command declares
+    def wrapped(
+        *args: Any,
         model: str | None,
         encode_model: str | None,
         read_model: str | None,
         judge_model: str | None,
         models_file: Path | None,
         seed: int,
-        **options: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        models = read_models(models_file).with_roles(
-            encode=encode_model or model, read=read_model or model, judge=judge_model or model
-        )
+        **options: Any,
+    ) -> Any:
+        models = read_models(models_file).with_roles(encode=encode_model or model, read=read_model or model, judge=judge_model or model)
         return command(*args, choice=Choice(models, seed), **options)
 
     return wrapped  # type: ignore[return-value]
@@ -61,7 +59,12 @@ def model_options(command: F) -> F:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text.")
 store_option = click.option(
-    "--store", "store_path", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="The store's folder."
+    "--store",
+    "store_path",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The store's folder.",
 )
 limit_option = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N records of each source.")
 
@@ -77,7 +80,11 @@ def _parse_scope(_ctx: click.Context, _param: click.Parameter, values: tuple[str
 
 
 scope_option = click.option(
-    "--scope", callback=_parse_scope, multiple=True, metavar="user=NAME", help="Whose memories: user=NAME, project=NAME. May be repeated."
+    "--scope",
+    callback=_parse_scope,
+    multiple=True,
+    metavar="user=NAME",
+    help="Whose memories: user=NAME, project=NAME. May be repeated.",
 )
 
 
@@ -86,7 +93,7 @@ def parse_as_of(_ctx: click.Context, _param: click.Parameter, value: str | None)
     from dualtrace_local.corpus import parse_date
 
     if value is None:
-        return datetime.now().replace(second=0, microsecond=0)  # noqa: DTZ005 - local wall time, like the sessions' dates
+        return datetime.now().replace(second=0, microsecond=0)  # noqa: DTZ005 - local wall time, as sessions have it
     if (date := parse_date(value)) is None:
         raise click.BadParameter(f"{value!r} is not a date; write YYYY-MM-DD or YYYY-MM-DD HH:MM")
     return date

@@ -45,7 +45,9 @@ def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int 
     from dualtrace_local import Memory
 
     settings = TeachSettings.model_validate({"assistant_chars": assistant_chars, "keep_rounds": keep_rounds, "seed": choice.seed})
-    with Memory.open(store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed) as mine:
+    with Memory.open(
+        store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed
+    ) as mine:
         totals = mine.teach(*sources, settings=settings, limit=limit)
     if as_json:
         emit(render.totals_json(totals))
@@ -66,7 +68,9 @@ def ask(question: str, store_path: Path, scope: Scope, as_of: datetime, conditio
     """Answer a question from a store."""
     from dualtrace_local import Memory
 
-    with Memory.open(store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed) as mine:
+    with Memory.open(
+        store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed
+    ) as mine:
         answer = mine.ask(question, as_of=as_of, condition=condition)
     if as_json:
         emit(render.answer_json(answer))
@@ -88,7 +92,7 @@ def memory() -> None:
 def list_(store_path: Path, scope: Scope, limit: int | None, choice: Choice, as_json: bool) -> None:
     """List the memories of a scope, by date."""
     with render.opened(store_path, choice) as store:
-        found = sorted(store.memories(scope), key=lambda m: (m.date or datetime.min, m.session_key, m.ordinal))[:limit]
+        found = sorted(store.memories(scope), key=lambda m: (m.date is not None, m.date, m.session_key, m.ordinal))[:limit]
     if as_json:
         emit({"memories": [render.memory_json(m) for m in found]})
     else:

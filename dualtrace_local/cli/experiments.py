@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +13,19 @@ from dualtrace_local.config import TeachSettings, read_conditions
 from . import render
 from .common import Choice, emit, finish, json_option, limit_option, listener, model_options, names, say
 
+if TYPE_CHECKING:
+    from dualtrace_local.pipeline.experiment import Result
+
 
 @click.command()
 @click.argument("dataset", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="The run's folder; resumed when it exists.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The run's folder; resumed when it exists.",
+)
 @click.option("--conditions", default="c6,c7", show_default=True, metavar="NAMES", help="Conditions, separated by commas.")
 @click.option("--conditions-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Conditions of your own.")
 @click.option("--protocol", type=click.Choice(["official", "pooled"]), default="official", show_default=True,
@@ -27,8 +37,19 @@ from .common import Choice, emit, finish, json_option, limit_option, listener, m
 @limit_option
 @model_options
 @json_option
-def run(dataset: Path, out: Path, conditions: str, conditions_file: Path | None, protocol: str, hide_later: bool, development: bool,
-        assistant_chars: int, limit: int | None, choice: Choice, as_json: bool) -> None:  # fmt: skip
+def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    dataset: Path,
+    out: Path,
+    conditions: str,
+    conditions_file: Path | None,
+    protocol: str,
+    hide_later: bool,
+    development: bool,
+    assistant_chars: int,
+    limit: int | None,
+    choice: Choice,
+    as_json: bool,
+) -> None:
     """Teach DATASET once, answer its questions under each condition, judge, report. Started again, it goes on where it stopped."""
     from dualtrace_local.pipeline import experiment
     from dualtrace_local.pipeline.parts import Parts
@@ -71,10 +92,7 @@ def report(run_folder: Path, as_json: bool) -> None:
     _show(experiment.report_run(run_folder, say), run_folder, as_json)
 
 
-def _show(result: object, out: Path, as_json: bool) -> None:
-    from dualtrace_local.pipeline.experiment import Result
-
-    assert isinstance(result, Result)  # noqa: S101 - said for the type checker; the import is lazy
+def _show(result: Result, out: Path, as_json: bool) -> None:
     if as_json:
         emit(render.result_json(result, out))
     else:
@@ -83,7 +101,12 @@ def _show(result: object, out: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--out", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Where the demo's run lies; in the cache by default.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the demo's run lies; in the cache by default.",
+)
 @model_options
 @json_option
 def demo(out: Path | None, choice: Choice, as_json: bool) -> None:

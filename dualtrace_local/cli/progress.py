@@ -7,7 +7,7 @@ import time
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from dualtrace_local.pipeline.parts import Listener
@@ -22,7 +22,7 @@ class Progress(Listener):
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._bar: Bar | None = None
-        self._task = None
+        self._task: TaskID | None = None
         self._name, self._total, self._done = "", 0, 0
         self._started = self._told = 0.0
 
@@ -39,7 +39,14 @@ class Progress(Listener):
         self._name, self._total, self._done = name, total, 0
         self._started = self._told = time.monotonic()
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+            )
             self._bar = Bar(*columns, console=self._console)
             self._bar.start()
             self._task = self._bar.add_task(name, total=total or None)

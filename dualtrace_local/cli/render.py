@@ -117,7 +117,8 @@ def answer(found: Answer) -> None:
 
 def memory_json(found: Memory) -> dict[str, Any]:
     """One memory as plain values."""
-    return plain(found) | {
+    values: dict[str, Any] = plain(found)
+    return values | {
         "id": found.id,
         "date": found.date.strftime("%Y-%m-%d %H:%M") if found.date else "",
         "confidence": found.confidence,
@@ -130,7 +131,14 @@ def memories(found: Sequence[Memory]) -> None:
     """A line a memory."""
     made = table("id", "date", "anchor", ">score", "trace", "fact")
     for m in found:
-        made.add_row(m.id[:12], f"{m.date:%Y-%m-%d}" if m.date else "", m.anchor, str(m.evidence.total), "dual" if m.scene else "fact", m.fact)
+        made.add_row(
+            m.id[:12],
+            f"{m.date:%Y-%m-%d}" if m.date else "",
+            m.anchor,
+            str(m.evidence.total),
+            "dual" if m.scene else "fact",
+            m.fact,
+        )
     out().print(made)
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
 
@@ -139,7 +147,12 @@ def memory(found: Memory, source: LedgerRow | None = None) -> None:
     """One memory whole."""
     e = found.evidence
     lines = [f"- {c.text}" + (" (unsure)" if c.hedged else "") for c in found.components]
-    dates = [f"  {event.spoken}: {event.day}{' to ' + event.end if event.end else ''}" for c in found.components for event in c.events if event.day]
+    dates = [
+        f"  {event.spoken}: {event.day}{' to ' + event.end if event.end else ''}"
+        for c in found.components
+        for event in c.events
+        if event.day
+    ]
     where = f"{source.source}:{source.record}, session {source.external_id}" if source else found.session_key
     text = [
         f"{found.info_type}, {found.category}, confidence {found.confidence}, {found.tier.value}",
@@ -185,7 +198,19 @@ def stats(found: Mapping[str, Any]) -> None:
 
 def comparison(rows: Sequence[Comparison], title: str) -> Table:
     """Accuracy by kind and condition; every line adds up to n."""
-    made = table("kind", "condition", ">right", ">scored", ">unscored", ">failed", ">missing", ">n", ">accuracy", "95 % interval", title=title)
+    made = table(
+        "kind",
+        "condition",
+        ">right",
+        ">scored",
+        ">unscored",
+        ">failed",
+        ">missing",
+        ">n",
+        ">accuracy",
+        "95 % interval",
+        title=title,
+    )
     for row in rows:
         share = "-" if row.accuracy is None else f"{100 * row.accuracy:.1f} %"
         interval = "-" if row.low is None or row.high is None else f"{100 * row.low:.1f} to {100 * row.high:.1f}"
@@ -266,7 +291,14 @@ def story(told: Story, seconds: float) -> None:
 def models_json(found: Models, here: Mapping[str, bool]) -> dict[str, Any]:
     """The models with their licences."""
     return {
-        name: {"engine": spec.engine, "licence": spec.licence, "origin": spec.origin, "gate": spec.gate.value, "context": spec.context, "here": here[name]}
+        name: {
+            "engine": spec.engine,
+            "licence": spec.licence,
+            "origin": spec.origin,
+            "gate": spec.gate.value,
+            "context": spec.context,
+            "here": here[name],
+        }
         for name, spec in found.models.items()
     }
 
@@ -299,5 +331,3 @@ def health(found: Health) -> None:
     for finding in found.findings:
         made.add_row(finding.what, finding.value, finding.remedy)
     out().print(made)
-
-

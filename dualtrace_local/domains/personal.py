@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from ..config import Budgets, GateWay, TeachSettings
-from ..grounding import DO_NOT_REMEMBER, REMEMBER, Ground, numbers
-from ..records import Component, Evidence, Request, Round, Session, Tier, Turn
+from dualtrace_local.config import Budgets, GateWay, TeachSettings
+from dualtrace_local.grounding import DO_NOT_REMEMBER, REMEMBER, Ground, numbers
+from dualtrace_local.records import Component, Evidence, Request, Round, Session, Tier, Turn
+
 from . import prompts
 
 FOOTER = "(Mnemonic depiction only. Not evidence.)"
@@ -216,13 +217,16 @@ class Personal:
         named = embed(CATEGORIES)
         centres = [vectors[labels == label].mean(axis=0) for label in dict.fromkeys(labels.tolist())]
         return tuple(
-            Topic(group, CATEGORIES[int(np.argmax(named @ centre))], info_type(group)) for group, centre in zip(groups, centres, strict=True)
+            Topic(group, CATEGORIES[int(np.argmax(named @ centre))], info_type(group))
+            for group, centre in zip(groups, centres, strict=True)
         )
 
     def anchor(self, topic: Topic) -> Request:
         """Ask for the slug of a topic, from its facts alone."""
         facts = self._fenced([_bare(c.text) for c in topic.components])
-        return Request("anchor", prompts.template("anchor_system"), prompts.fill("anchor", facts=facts), Anchor, 40, seed=self.settings.seed)
+        return Request(
+            "anchor", prompts.template("anchor_system"), prompts.fill("anchor", facts=facts), Anchor, 40, seed=self.settings.seed
+        )
 
     # ------------------------------------------------------------------------------------------------- scenes
 
@@ -267,7 +271,11 @@ class Personal:
     def prompt_names(self) -> tuple[str, ...]:
         """The prompt files that writing uses, for the fingerprint."""
         always = ("system", "session", "facts")
-        return (*always, "gate", "facts_grouped", "scene_whole") if self.gate is GateWay.SCORED else (*always, "anchor_system", "anchor", "scene_system", "scene")
+        return (
+            (*always, "gate", "facts_grouped", "scene_whole")
+            if self.gate is GateWay.SCORED
+            else (*always, "anchor_system", "anchor", "scene_system", "scene")
+        )
 
 
 _PEOPLE = re.compile(
@@ -308,4 +316,3 @@ def rounds(session: Session) -> tuple[Round, ...]:
         Round(session.key, i, session.scope, session.date, "\n".join(mine).strip(), "\n".join(others).strip())
         for i, (mine, others) in enumerate(g for g in groups if any(t.strip() for t in (*g[0], *g[1])))
     )
-

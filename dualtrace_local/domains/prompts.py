@@ -15,6 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "prompts"
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}")
+_ASCII_END = 0x7F
 _JOINERS = {"\u200c", "\u200d"}
 
 
@@ -51,9 +52,11 @@ def visible(text: str) -> str:
     """
     out: list[str] = []
     for i, char in enumerate(text):
-        if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cn"):
-            out.append(char)
-        elif char in _JOINERS and 0 < i < len(text) - 1 and ord(text[i - 1]) > 0x7F and ord(text[i + 1]) > 0x7F:  # noqa: PLR2004
+        if (
+            char in "\n\t"
+            or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cn")
+            or (char in _JOINERS and 0 < i < len(text) - 1 and ord(text[i - 1]) > _ASCII_END and ord(text[i + 1]) > _ASCII_END)
+        ):
             out.append(char)
     return "".join(out)
 

@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any
 
-from ..grounding import STOP_WORDS, names, numbers, stems
-from ..records import Request
+from dualtrace_local.grounding import STOP_WORDS, names, numbers, stems
+from dualtrace_local.records import Request
 
 _DATA = re.compile(r"<data ([0-9a-f]{8})>\n(.*?)\n</data \1>", re.DOTALL)
 _FIRST_PERSON = re.compile(r"\b(?:I|we)\b|\bI['’](?:m|ve|d|ll)\b|\b[Mm]y\b|\b[Oo]ur\b")
@@ -36,13 +36,21 @@ def _statements(text: str, most: int) -> list[str]:
     return [m for m in dict.fromkeys(made) if re.fullmatch(r'The user([^"\\.\n]|\.[0-9a-z]){8,170}\.', m)][:most]
 
 
+_PERSONS = (
+    (r"\bI['’]m\b|\bI am\b", "the user is"),
+    (r"\bI['’]ve\b|\bI have\b", "the user has"),
+    (r"\bI['’]ll\b", "the user will"),
+    (r"\bI['’]d\b", "the user would"),
+    (r"\b[Mm]y\b|\b[Oo]ur\b", "the user's"),
+    (r"\bI\b|\b[Ww]e\b", "the user"),
+    (r"\bme\b|\bus\b", "the user"),
+)
+
+
 def _third_person(sentence: str) -> str:
     text = re.sub(r"[\"\\]", "'", sentence).rstrip(".!? ")
     text = re.sub(r"^(?:by the way|also|and|so|well|oh),?\s+", "", text, flags=re.IGNORECASE)
-    for pattern, into in (
-        (r"\bI['’]m\b|\bI am\b", "the user is"), (r"\bI['’]ve\b|\bI have\b", "the user has"), (r"\bI['’]ll\b", "the user will"),
-        (r"\bI['’]d\b", "the user would"), (r"\b[Mm]y\b|\b[Oo]ur\b", "the user's"), (r"\bI\b|\b[Ww]e\b", "the user"), (r"\bme\b|\bus\b", "the user"),
-    ):  # fmt: skip
+    for pattern, into in _PERSONS:
         text = re.sub(pattern, into, text)
     text = re.sub(r"\.(?![0-9a-z])", ",", text)[:160]
     return (text[0].upper() + text[1:] if text.lower().startswith("the user") else f"The user said that {text}") + "."

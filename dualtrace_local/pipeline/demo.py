@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import Conditions, TeachSettings, cache_folder
-from ..records import Answer, Memory, Scope, State, digest_of
-from ..sample import sample_path
-from ..store import LedgerRow, Store
+from dualtrace_local.config import Conditions, TeachSettings, cache_folder
+from dualtrace_local.records import Answer, Memory, Scope, State, digest_of
+from dualtrace_local.sample import sample_path
+from dualtrace_local.store import LedgerRow, Store
+
 from .experiment import Plan, Result, run
 from .files import private_folder
 from .folder import RunFolder

@@ -9,18 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import BATCH, Condition, Conditions, Role, TeachSettings
-from ..corpus import file_digest
-from ..domains import prompts
-from ..engines.driver import Job
-from ..errors import DataError, RunError
-from ..judge import PROMPTS as JUDGE_PROMPTS
-from ..judge import judge
-from ..recall import Reader, recall
-from ..records import Answer, Done, Entry, Failure, Question, Scope, Session, Usage, Verdict, digest_of, plain
-from ..report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
-from ..search import View, search
-from ..store import Store
+from dualtrace_local.config import BATCH, Condition, Conditions, Role, TeachSettings
+from dualtrace_local.corpus import file_digest
+from dualtrace_local.domains import prompts
+from dualtrace_local.engines.driver import Job
+from dualtrace_local.errors import DataError, RunError
+from dualtrace_local.judge import PROMPTS as JUDGE_PROMPTS
+from dualtrace_local.judge import judge
+from dualtrace_local.recall import Reader, recall
+from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Scope, Session, Usage, Verdict, digest_of, plain
+from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
+from dualtrace_local.search import View, search
+from dualtrace_local.store import Store
+
 from .folder import KeyedGold, RunFolder
 from .parts import Parts, versions
 from .teach import Teaching, fingerprint_parts
@@ -149,12 +150,15 @@ def _recall(
     reader = Reader(store.secret, parts.count(Role.READ), parts.seed)
     names = {row.key: row.external_id or row.key for row in store.sessions()}
     everything = frozenset(key for q in questions for key in q.haystack)
+    shared = View(store, Scope(), condition, everything, name=name)
     budget = parts.spec(Role.READ).budgets.context
 
     def jobs() -> Iterator[Job]:
         for question in pending:
-            visible = frozenset(question.haystack) if plan.protocol == "official" else everything
-            view = View(store, Scope(), name, condition, visible, question.date if plan.hide_later else None)
+            view = shared
+            if plan.protocol == "official" or plan.hide_later:
+                visible = frozenset(question.haystack) if plan.protocol == "official" else everything
+                view = View(store, Scope(), condition, visible, question.date if plan.hide_later else None, name)
             delivered = search(view, question, parts.embedder, budget, parts.count(Role.READ))
             yield Job(question.id, partial(recall, question, delivered, reader))
 

@@ -20,7 +20,7 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
+def write_json(path: Path, value: Any) -> None:
     """Write one document so that a reader sees the old or the new one, never a part."""
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     beside = path.with_name(f".{path.name}.new")
@@ -43,7 +43,7 @@ def sync_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class JsonLines:
-    """An append-only file of JSON objects, one a line, split on ``\\n`` only (other line separators stay inside strings).
+    """An append-only file of JSON objects, one a line, split at line feeds only (other separators stay inside strings).
 
     ``say`` gets one line for a torn end, which is cut off, and one for each unreadable line before it, which is passed over.
     """

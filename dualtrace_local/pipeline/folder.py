@@ -22,17 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import RunError
-from ..records import (
-    Answer,
-    Gold,
-    Question,
-    Source,
-    State,
-    Usage,
-    Verdict,
-    plain,
-)
+from dualtrace_local.errors import RunError
+from dualtrace_local.records import Answer, Gold, Question, Source, State, Usage, Verdict, plain
+
 from .files import JsonLines, private_folder, write_json
 
 VERSION = 1
@@ -71,7 +63,7 @@ class RunFolder:
             raise RunError(f"{file} is of version {manifest.get('version')}, this program writes version {VERSION}; use another --out")
         return manifest
 
-    def save(self, **values: Any) -> None:  # noqa: ANN401 - JSON values
+    def save(self, **values: Any) -> None:
         """Put values into run.json."""
         self.manifest |= values
         write_json(self.path / "run.json", self.manifest)
@@ -137,10 +129,18 @@ class RunFolder:
     def answers(self, condition: str) -> tuple[Answer, ...]:
         """The answers of a condition, the first of each question."""
         found: dict[str, Answer] = {}
-        for line in self.lines(f"answers/{condition}.jsonl").read():
-            line = {k: v for k, v in line.items() if k != "confidence"}
+        for read in self.lines(f"answers/{condition}.jsonl").read():
+            line = {k: v for k, v in read.items() if k != "confidence"}
             sources = tuple(Source(**s) for s in line.pop("sources"))
-            answer = Answer(**{**line, "state": State(line["state"]), "delivered": tuple(line["delivered"]), "delivered_sessions": tuple(line["delivered_sessions"])}, sources=sources)
+            answer = Answer(
+                **{
+                    **line,
+                    "state": State(line["state"]),
+                    "delivered": tuple(line["delivered"]),
+                    "delivered_sessions": tuple(line["delivered_sessions"]),
+                },
+                sources=sources,
+            )
             found.setdefault(answer.question_id, answer)
         return tuple(found.values())
 
@@ -161,7 +161,9 @@ class RunFolder:
     def add_usage(self, stage: str, condition: str, usage: dict[str, Usage], seconds: float) -> None:
         """Note what one start of a stage used."""
         if usage or seconds:
-            self.lines("usage.jsonl").append([{"stage": stage, "condition": condition, "seconds": round(seconds, 2), "usage": plain(usage)}])
+            self.lines("usage.jsonl").append(
+                [{"stage": stage, "condition": condition, "seconds": round(seconds, 2), "usage": plain(usage)}]
+            )
 
     def usage(self, stage: str) -> dict[str, dict[str, Usage]]:
         """Usage of a stage over all starts: condition -> kind of request -> sum."""

@@ -10,9 +10,10 @@ from importlib import util
 
 import psutil
 
-from ..config import Models, Role, cache_folder, off_switches, prepare_environment
-from ..errors import DualtraceError
-from ..weights import ready
+from dualtrace_local.config import Models, Role, cache_folder, off_switches, prepare_environment
+from dualtrace_local.errors import DualtraceError
+from dualtrace_local.weights import ready
+
 from .parts import has_gpu, versions
 
 GIB = 1024**3
@@ -61,7 +62,11 @@ def _cache() -> Finding:
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(existing).free
     needed = 10 * GIB
-    return Finding("model cache", f"{folder}, {free / GIB:.0f} GiB free", "" if free > needed else "free 10 GiB, or set DUALTRACE_CACHE to another disk")
+    return Finding(
+        "model cache",
+        f"{folder}, {free / GIB:.0f} GiB free",
+        "" if free > needed else "free 10 GiB, or set DUALTRACE_CACHE to another disk",
+    )
 
 
 def _libraries(*, gpu: bool) -> list[Finding]:
@@ -76,7 +81,13 @@ def _libraries(*, gpu: bool) -> list[Finding]:
         remedy = "" if there else f"pip install 'dualtrace-local{f'[{part}]' if part else ''}'"
         findings.append(Finding(name, version or ("there" if there else "missing"), remedy))
     if not gpu and util.find_spec("torchvision") is not None:
-        findings.append(Finding("torchvision", "installed", "it breaks transformers beside a CPU torch: pip uninstall torchvision torchaudio torchcodec"))
+        findings.append(
+            Finding(
+                "torchvision",
+                "installed",
+                "it breaks transformers beside a CPU torch: pip uninstall torchvision torchaudio torchcodec",
+            )
+        )
     return findings
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..config import Condition, Models, Role, TeachSettings, read_conditions, read_models
-from ..engines.driver import Job
-from ..errors import EngineError
-from ..recall import Reader, recall
-from ..records import Answer, Delivered, Failure, Question, Scope, State, digest_of
-from ..report import TeachTotals
-from ..search import View, search
-from ..store import Store
+from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
+from dualtrace_local.engines.driver import Job
+from dualtrace_local.errors import EngineError
+from dualtrace_local.recall import Reader, recall
+from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
+from dualtrace_local.report import TeachTotals
+from dualtrace_local.search import View, search
+from dualtrace_local.store import Store
+
 from .parts import Listener, Parts
 from .teach import Teaching
 
@@ -49,9 +50,7 @@ class Memory:
         """Name a store and a scope. Nothing is read or loaded yet; ``teach`` makes a store that does not exist."""
         return cls(Path(path), Parts(models or read_models(), listener, seed=seed), Scope(user, project))
 
-    def teach(
-        self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None
-    ) -> TeachTotals:
+    def teach(self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None) -> TeachTotals:
         """Teach chat files (design section 9 names the formats). Doing it again adds nothing; an interrupted one is resumed."""
         with Store.open(self.path, self.parts.embedder, write=True, create=True, say=self.parts.listener.say) as store:
             teaching = Teaching(store, self.parts, settings or TeachSettings(), scope=self.scope, limit=limit)
@@ -106,7 +105,7 @@ class Memory:
 
     def _search(self, store: Store, question: Question, name: str, condition: Condition, budget: int | None) -> Delivered:
         tokens = budget or self.parts.spec(Role.READ).budgets.context
-        view = View(store, self.scope, name, condition, None, None)
+        view = View(store, self.scope, condition, name=name)
         return search(view, question, self.parts.embedder, tokens, self.parts.count(Role.READ))
 
     @staticmethod
@@ -124,4 +123,3 @@ def _without_a_model(question: Question, delivered: Delivered) -> Answer:
         return answer
     msg = "a flow in state C asked for a model"
     raise AssertionError(msg)
-

