@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 BATCH_SIZE = 64
+RECENT = 4096
+"""Vectors kept at hand: a question asked under several conditions is embedded once."""
+
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -35,6 +38,7 @@ class Embedder:
         self.folder = folder
         self.dimension = dimension
         """Length of a vector."""
+        self._recent: dict[str, NDArray[np.float32]] = {}
 
     @cached_property
     def digest(self) -> str:
@@ -66,10 +70,13 @@ class Embedder:
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         whole = [SURROGATES.sub("\ufffd", text) for text in texts]
-        rows = self._model.encode(
-            whole, batch_size=BATCH_SIZE, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
-        return np.asarray(rows, dtype=np.float32)
+        if new := [text for text in dict.fromkeys(whole) if text not in self._recent]:
+            rows = self._model.encode(new, batch_size=BATCH_SIZE, normalize_embeddings=True, show_progress_bar=False)
+            self._recent.update(zip(new, np.asarray(rows, dtype=np.float32), strict=True))
+        found = np.stack([self._recent[text] for text in whole])
+        for oldest in list(self._recent)[:-RECENT]:
+            del self._recent[oldest]
+        return found
 
     def cut(self, text: str) -> str:
         """``text`` up to the last whole word that the model still reads; the text itself when all of it is read."""

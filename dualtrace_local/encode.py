@@ -28,7 +28,7 @@ def encode(session: Session, domain: Personal, embed: Embed) -> Flow[Encoded]:
     ground = Ground(session.turns)
     parts = domain.excerpts(session)
     if domain.gate is GateWay.SCORED:
-        evidence, topics, refused = yield from _scored(session, parts, domain, ground)
+        evidence, topics, refused = yield from _scored(session, parts, domain, ground, embed)
     else:
         evidence, topics, refused = yield from _facts_first(session, parts, domain, ground, embed)
     tier = domain.tier(evidence)
@@ -71,35 +71,48 @@ def _facts_first(
     about = [c for c in components if score(c).relevance]
     refused += ("not about the user",) * (len(components) - len(about))
     evidence = session_evidence([score(c) for c in about], session.turns)
-    if evidence.override == "remember":
-        quoted = {c.quote for c in about}
-        about += [_dated(c, session) for c in domain.asked_to_remember(ground) if c.quote not in quoted]
+    about += _asked(evidence, session, domain, ground, about)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), refused
     return evidence, domain.topics(about, embed), refused
 
 
+def _asked(evidence: Evidence, session: Session, domain: Personal, ground: Ground, written: Sequence[Component]) -> list[Component]:
+    """What the user asked to remember and the model did not write."""
+    if evidence.override != "remember":
+        return []
+    quoted = {c.quote for c in written}
+    return [_dated(c, session) for c in domain.asked_to_remember(ground) if c.quote not in quoted]
+
+
 def _scored(
-    session: Session, parts: Sequence[str], domain: Personal, ground: Ground
+    session: Session, parts: Sequence[str], domain: Personal, ground: Ground, embed: Embed
 ) -> Flow[tuple[Evidence, tuple[Topic, ...], tuple[str, ...]]]:
-    """The model's own scores (the best part counts), then facts in the model's own topics."""
+    """The model's own scores (the best part counts), then facts in the model's own topics.
+
+    The evidence rests on the user's sentence behind the model's quote, and on none where nobody said it.
+    """
     scores: list[Evidence] = []
     for part in parts:
         gate = yield from ask(domain.scores(session, part))
-        quoted = (gate.disclosed,) if gate.disclosed else ()
+        rests_on = ground.component(gate.disclosed)
+        quoted = (rests_on.quote,) if isinstance(rests_on, Component) else ()
         scores.append(Evidence(gate.relevance, gate.specificity, gate.explicitness, quoted))
     evidence = session_evidence(scores, session.turns)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), ()
     topics: list[Topic] = []
     refused: tuple[str, ...] = ()
+    kept: dict[str, Component] = {}
     for part in parts:
         for group in (yield from ask(domain.grouped_facts(session, part))).groups:
-            components, lost = _grounded(group.facts, session, ground)
+            components, lost = _grounded([f for f in group.facts if f not in kept], session, ground)
             refused += lost
+            kept |= {c.text: c for c in components}
             if components:
                 topics.append(Topic(tuple(components), group.category, group.kind, group.topic))
-    return evidence, tuple(topics), refused
+    asked = _asked(evidence, session, domain, ground, tuple(kept.values()))
+    return evidence, (*topics, *domain.topics(asked, embed)), refused
 
 
 def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:
@@ -125,7 +138,7 @@ def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Gro
         except OutputError as problem:
             return "", str(problem)
         text = written.picture if whole else written.moment
-        refusal = domain.scene_refusal(text, topic, ground)
+        refusal = domain.scene_refusal(text, topic, session, ground)
         if not refusal:
             return (domain.whole_picture(text, session) if whole else domain.picture(text, topic, session)), ""
     return "", f"{refusal} that the session does not hold"

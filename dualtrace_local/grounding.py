@@ -8,7 +8,8 @@ enough of its content words must stand together in one of the user's sentences, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -30,32 +31,34 @@ STOP_WORDS = frozenset(
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-NUMBER_WORDS = (
-    {word: str(i) for i, word in enumerate(_SMALL.split())}
-    | {word: str(20 + 10 * i) for i, word in enumerate(_TENS.split())}
-    | {word: str(i) for i, word in enumerate(_ORDINALS.split())}
-    | {
-        "hundred": "100",
-        "thousand": "1000",
-        "dozen": "12",
-        "twice": "2",
-        "couple": "2",
-        "half": "0.5",
-        "single": "1",
-        "once": "1",
-    }
+_ADDED = (
+    {word: i for i, word in enumerate(_SMALL.split())}
+    | {word: i for i, word in enumerate(_ORDINALS.split())}
+    | {word: 20 + 10 * i for i, word in enumerate(_TENS.split())}
 )
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 1_000_000}
+_LOOSE = {"twice": "2", "couple": "2", "half": "0.5", "single": "1", "once": "1"}
+NUMBER_WORDS = {word: str(value) for word, value in (_ADDED | _SCALES).items()} | _LOOSE
 _VAGUE = {"1", "0.5"}
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+(?:[.,:]\d+)*", re.UNICODE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"\b[^\W\d_a-z][\w'’-]*", re.UNICODE)
-_SPLIT = re.compile(r"(?<=[.!?…。！？])[\"')\]]*\s+|\n+")
+_TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|Mt)\.$")
+_TOKEN = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_SPLIT = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])\s*|\n+")
 
 CONTENT = 3
 """Content words from which a statement is about something concrete."""
 
 MINIMUM_SHARE = 0.34
 """Share of a written sentence's content words that its quote must hold. Chosen on the development rows."""
+
+ECHO = 0.6
+"""Assistants repeat what they were told: the user's sentence must hold at least so much of what the best sentence of somebody else does."""
+
+LONGEST_QUOTE = 600
+"""Characters. What has no sentence ends (dictation, pasted text) is cut into such pieces, so that a quote stays one."""
 
 
 @cache
@@ -65,57 +68,109 @@ def _stemmer() -> Any:
     return Stemmer.Stemmer("english")
 
 
+def _one_form(text: str) -> str:
+    """Composed letters, plain digits of all scripts, one apostrophe: the same text however it was typed."""
+    text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    return text if text.isascii() else "".join(str(unicodedata.decimal(c, c)) for c in text)
+
+
 def numbers(text: str) -> frozenset[str]:
     """All numbers of ``text`` in one spelling: ``twelve`` and ``12`` are the same, ``1,200`` is ``1200``, ``6:45`` stays."""
-    found = {_spelled(m.group()) for m in _NUMBER.finditer(text)}
-    words = [w.lower() for w in re.findall(r"[A-Za-z]+", text)]
-    found |= {NUMBER_WORDS[w] for w in words if w in NUMBER_WORDS}
-    tens = set(_TENS.split())
-    pairs = [(a, b) for a, b in pairwise(words) if a in tens and b in NUMBER_WORDS]
-    found |= {str(int(NUMBER_WORDS[a]) + int(NUMBER_WORDS[b])) for a, b in pairs if NUMBER_WORDS[b] in set("123456789")}
-    return frozenset(found)
+    text = _one_form(text)
+    figures = {figure for match in _NUMBER.finditer(text) for figure in _spelled(match.group())}
+    return frozenset(figures | set(_in_words(re.findall(r"[a-z]+|[^a-z\s-]", text.lower()))))
 
 
-def _spelled(number: str) -> str:
+def _spelled(number: str) -> list[str]:
+    """One spelling for a figure; several when commas separate a list."""
     if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", number):
         number = number.replace(",", "")
-    number = number.rstrip(".,:")
-    return (
-        re.sub(r"(\.\d*?)0+$", r"\1", number).rstrip(".") if "." in number else (number.lstrip("0") or "0") if ":" not in number else number
-    )
+    return [_shortest(part) for part in number.split(",")]
+
+
+def _shortest(number: str) -> str:
+    if number.count(".") == 1:
+        number = number.rstrip("0").rstrip(".")
+    return re.sub(r":00$", "", re.sub(r"^0+(?=\d)", "", number))
+
+
+def _in_words(tokens: Sequence[str]) -> Iterator[str]:
+    """Numbers written in words, whole: ``two hundred and twenty-five`` is 225 and nothing else."""
+    total = current = 0
+    within = False
+    for token, following in pairwise((*tokens, "", "")):
+        if token in _ADDED:
+            value = _ADDED[token]
+            fits = current % 100 == 0 or (value < 10 and current % 10 == 0 and current % 100 > 10)  # noqa: PLR2004 - the decimal system
+            if within and not fits:
+                yield str(total + current)
+                total = current = 0
+            current, within = current + value, True
+        elif token in _SCALES and _SCALES[token] <= 100:  # noqa: PLR2004 - as above
+            current, within = max(current, 1) * _SCALES[token], True
+        elif token in _SCALES:
+            total, current, within = total + max(current, 1) * _SCALES[token], 0, True
+        elif not (within and token == "and" and (total or current >= 100) and following in _ADDED):  # noqa: PLR2004, S105 - as above; a word
+            if within:
+                yield str(total + current)
+            total, current, within = 0, 0, False
+            if token in _LOOSE:
+                yield _LOOSE[token]
 
 
 def names(text: str) -> frozenset[str]:
     """Capitalised words of ``text``, lower-cased and without a possessive ending, but for the first word and ``I``."""
+    text = _one_form(text)
     found: set[str] = set()
     for match in _NAME.finditer(text):
-        word = re.sub(r"['’]s?$", "", match.group().replace(".", ""))
-        first = not text[: match.start()].strip(" \"'(") or text[: match.start()].rstrip()[-1:] in ".!?"
-        if not first and word.split("'")[0].split("’")[0] not in ("I", ""):
+        word = re.sub(r"'s?$", "", match.group())
+        before = text[max(0, match.start() - 12) : match.start()].rstrip(" \n\"'“‘(")
+        first = before[-1:] in ".!?" and not _TITLE.search(before)
+        if not first and word[0].isupper() and word.split("'")[0] not in ("I", ""):
             found.add(word.lower())
     return frozenset(found)
 
 
 def stems(text: str) -> frozenset[str]:
-    """Stems of the content words of ``text``; numbers in one spelling."""
+    """Stems of the content words of ``text``; numbers in one spelling; scripts without spaces as pairs of characters."""
     found: list[str] = []
-    for match in _WORD.finditer(text.lower()):
-        word = match.group().replace("’", "'")
-        word = word.removesuffix("'s").split("'")[0]
-        if word in STOP_WORDS or (len(word) == 1 and not word.isdigit()):
-            continue
-        found.append(_spelled(word) if word[0].isdigit() else NUMBER_WORDS.get(word, word))
+    for match in _WORD.finditer(_one_form(text).lower()):
+        word = max(match.group().removesuffix("'s").split("'"), key=len)
+        if word[0].isdigit():
+            found += _spelled(word)
+        elif _UNSPACED.search(word):
+            found += _pairs(word)
+        elif word not in STOP_WORDS and len(word) > 1 and not match.group().endswith("n't"):
+            found.append(NUMBER_WORDS.get(word, word))
     return frozenset(_stemmer().stemWords(found))
+
+
+def _pairs(word: str) -> list[str]:
+    return [a + b for a, b in pairwise(word)] or [word]
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of ``text``, verbatim; what is longer than LONGEST_QUOTE is cut, at a space where there is one."""
+    for whole in _SPLIT.split(text):
+        piece = whole.strip()
+        while len(piece) > LONGEST_QUOTE:
+            cut = piece.rfind(" ", LONGEST_QUOTE // 2, LONGEST_QUOTE)
+            cut = cut if cut > 0 else LONGEST_QUOTE
+            yield piece[:cut].rstrip()
+            piece = piece[cut:].lstrip()
+        if piece:
+            yield piece
 
 
 @dataclass(frozen=True)
 class Said:
-    """One sentence that was said: its words, the position and role of its turn."""
+    """One sentence that was said: its words, the position and role of its turn, its stems and numbers."""
 
     text: str
     turn: int
     role: str
     stems: frozenset[str]
+    figures: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -130,29 +185,32 @@ class Ground:
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self.said = tuple(
-            Said(piece.strip(), position, turn.role, stems(piece))
+            Said(piece, position, turn.role, stems(piece), numbers(piece))
             for position, turn in enumerate(turns)
-            for piece in _SPLIT.split(turn.text)
-            if piece.strip()
+            for piece in sentences(turn.text)
         )
         mine = [s for s in self.said if s.role == "user"]
-        self._numbers = frozenset().union(*(numbers(s.text) for s in mine))
-        self._words = frozenset(w.lower().removesuffix("'s") for s in mine for w in _WORD.findall(s.text.replace("’", "'")))
+        self._numbers = frozenset().union(*(s.figures for s in mine))
+        self._words = frozenset(w for s in mine for w in _TOKEN.findall(_one_form(s.text).lower()))
+        self._pairs = frozenset(p for w in self._words if not w.isascii() for p in _pairs(w))
 
     def invented(self, text: str) -> str:
         """What ``text`` holds that the user never said: ``a number``, ``a name``, or empty. ``one`` is a pronoun too often to count."""
         if numbers(text) - self._numbers - _VAGUE:
             return "a number"
-        for name in names(text):
-            if not all(self._knows(part) for part in re.split(r"[-']", name) if part):
-                return "a name"
-        return ""
+        return "a name" if self.strange(text) else ""
+
+    def strange(self, text: str) -> frozenset[str]:
+        """Names in ``text`` that the user never said, and words of scripts without capitals that are mostly other characters."""
+        unknown = {n for n in names(text) if not all(self._knows(part) for part in _TOKEN.findall(n))}
+        for word in _TOKEN.findall(_one_form(text)):
+            pairs = _pairs(word)
+            if word[0].isalpha() and not (word[0].isupper() or word[0].islower()) and 2 * len(self._pairs & {*pairs}) < len({*pairs}):
+                unknown.add(word)
+        return frozenset(unknown)
 
     def _knows(self, name: str) -> bool:
-        shortest = 4
-        return name in self._words or any(
-            len(w) >= shortest and len(name) >= shortest and (w.startswith(name[:-1]) or name.startswith(w)) for w in self._words
-        )
+        return name in self._words or any(_kin(name, w) or _kin(w, name) for w in self._words)
 
     def component(self, text: str) -> Component | Refused:
         """``text`` with the user's sentence it rests on, or why it may not be kept."""
@@ -162,33 +220,41 @@ class Ground:
         if not wanted:
             return Refused("no content")
         figures = numbers(text)
-        best = max(self.said, key=lambda s: (self._share(wanted, figures, s), s.role == "user", -s.turn), default=None)
-        if best is None or self._share(wanted, figures, best) < MINIMUM_SHARE:
-            return Refused("no words of the user behind it")
-        if best.role != "user":
-            return Refused("said by somebody else than the user")
+        shares = [(self._share(wanted, figures, s), s) for s in self.said]
+        others = max((share for share, s in shares if s.role != "user"), default=0.0)
+        mine, best = max(((share, s) for share, s in shares if s.role == "user"), key=lambda pair: pair[0], default=(0.0, None))
+        if best is None or mine < max(MINIMUM_SHARE, ECHO * others):
+            by_others = others >= MINIMUM_SHARE
+            return Refused("said by somebody else than the user" if by_others else "no words of the user behind it")
         return Component(text=text, quote=best.text, turn=best.turn, hedged=hedged(best.text))
 
     @staticmethod
     def _share(wanted: frozenset[str], figures: frozenset[str], said: Said) -> float:
         """Share of ``wanted`` in the sentence; a number counts three times, since it is what must not be bound to the wrong thing."""
         shared = wanted & said.stems
-        weight = len(shared) + 2 * len(figures & numbers(said.text))
+        weight = len(shared) + 2 * len(figures & said.figures)
         return weight / (len(wanted) + 2 * len(figures))
+
+
+_ENDINGS = frozenset(("", "s", "es", "n", "an", "ian", "ese", "ish"))
+
+
+def _kin(word: str, longer: str) -> bool:
+    """Whether ``longer`` is ``word`` with an ending: Tuesdays of Tuesday, Italian of Italy. Marathon is no kin of Mark."""
+    shortest = 4
+    return any(len(root) >= shortest and longer.startswith(root) and longer[len(root) :] in _ENDINGS for root in (word, word[:-1]))
 
 
 # ------------------------------------------------------------------------------------------------- evidence scores
 
-_FIRST_PERSON = re.compile(
-    r"\b(?:I|me|my|mine|myself|we|our|ours|us)\b(?!\.)|\bI['’](?:m|ve|d|ll)\b|\bwe['’](?:re|ve|d|ll)\b", re.IGNORECASE
-)
+_FIRST_PERSON = re.compile(r"\bI\b(?!\.\w)|\b(?:me|my|mine|myself|we|our|ours|(?-i:us|Us))\b", re.IGNORECASE)
 _REQUEST = re.compile(
     r"""\b(?:
-    (?:can|could|would|will)\s+you\b[^,.;!?]*?\b(?:me|us|my)\b
+    (?:can|could|would|will)\s+you\b[^,.;!?]{0,120}?\b(?:me|us|my)\b
     | (?:help|give|tell|show|teach|write|send|let|suggest|recommend|explain|provide|make|get)(?:\s+to)?\s+(?:me|us)\b
     | I(?:['’]m|\s+am)?\s+(?:also\s+|just\s+|really\s+)?(?:looking\s+for|wondering|curious|asking|interested\s+in\s+(?:knowing|learning))
     | I(?:['’]d|\s+would)?\s+(?:also\s+|just\s+|really\s+)?(?:need|want|like|love|appreciate)\s+
-      (?:you|to\s+(?:know|learn|ask|see|hear|understand)|some\b|a\s+list|help|advice|information)
+      (?:you\b(?:[^,.;!?]{0,120}?\b(?:me|us|my)\b)?|to\s+(?:know|learn|ask|see|hear|understand)|some\b|a\s+list|help|advice|information)
     | (?:can|could|should|do|may|how\s+(?:do|can|should|would))\s+(?:I|we)\b
     | I\s+(?:think|guess|see|understand|agree|hope)\b
     | (?:in\s+)?my\s+(?:question|opinion|request|prompt|previous)\b
@@ -212,11 +278,31 @@ _STAKES = re.compile(
     r"(?:locker|gate|door|alarm|entry|access|booking|confirmation)\s+(?:code|number|reference))\b",
     re.IGNORECASE,
 )
-REMEMBER = re.compile(r"\b(?:please\s+)?(?:remember|keep in mind|make a note|note down|don['’]?t forget)\s+(?:that|this)\b", re.IGNORECASE)
-"""The user asks to remember: overrides DROP (design section 5)."""
+_ORDER = r"""(?:(?:^|[.!?;:,(]|\s[-–—])[ \t]*(?:(?:and|but|so|oh|ok|okay|also|just|then|now|actually|please|pls|kindly)[ \t,]+){0,3}
+    | \b(?:please|pls|kindly)[ \t]+(?:also[ \t]+|just[ \t]+)?)"""
+_TO_YOU = r"\b(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?|you\s+(?:should|must|can)\s+|(?:want|need|like|ask)\s+you\s+to\s+)"
+_NOT = r"(?:do\s+not|don['’]?t|never)\s+(?:ever\s+)?"
+REMEMBER = re.compile(
+    rf"""(?:{_ORDER}|{_TO_YOU})
+    (?:(?:always\s+)?remember|(?:keep|bear)\s+in\s+mind|make\s+a\s+(?:mental\s+)?note|take\s+note|note\s+down|memori[sz]e|{_NOT}forget)
+    (?:\s+of)?(?:\s+(?:that|this|my|our|I['’]m|I\s+am)|[:,]?\s+(?:my|our|I|we))\b
+    (?!\s+(?:time|day|night|one|you|your|each|every|the\s+(?:answer|response|output|text|story|essay|article|format|tone|reader))\b)""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+"""The user asks to remember: overrides DROP (design section 5). Only as an order: not "I remember that", "do you remember that time"."""
+_KEEP = (
+    r"(?:(?:remember|memori[sz]e|store|save|record|log|note(?:\s+down)?|write\s+down|keep\s+(?:a\s+)?(?:note|record|memory)\s+of)"
+    r"\s+(?:about\s+)?"
+)
+_KEPT = r"(?:that|this|it|these|those|any(?:thing)?|what|my|our)\b|keep\s+(?:this|that|it|any\s+of\s+\w+)(?=\s*(?:[.!,;)]|$)))"
+_GONE = r"forget\s+(?:about\s+)?(?:that|this|it\s+all|all\s+(?:of\s+)?(?:this|that)|(?:everything|anything|what)\s+i|my)\b"
 DO_NOT_REMEMBER = re.compile(
-    r"\b(?:do not|don['’]?t|never|please forget|forget)\s+(?:remember|store|save|keep|record|note)?\s*(?:that|this|any of this|what i)\b",
-    re.IGNORECASE,
+    rf"""{_ORDER}(?:{_NOT}{_KEEP}{_KEPT}|{_GONE})
+    | \b(?:do\s+not|don['’]?t|would\s+not|wouldn['’]?t)\s+(?:want|like)\s+you\s+to\s+{_KEEP}{_KEPT}
+    | (?:\b(?:rather|prefer|hope)\s+(?:that\s+)?(?:if\s+)?you\s+(?:not|to\s+not|do\s+not|don['’]?t|did\s+not|didn['’]?t|never)\s+
+         | {_TO_YOU}not\s+ | \b(?:like|want|ask)\s+you\s+not\s+to\s+ | \byou\s+(?:shouldn|mustn)['’]?t\s+){_KEEP}{_KEPT}
+    | {_TO_YOU}{_GONE}""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 """The user asks not to: obeyed before anything else."""
 
@@ -242,7 +328,7 @@ def score(component: Component) -> Evidence:
     personal = bool(_FIRST_PERSON.search(rest))
     speaks = personal or bool(_FIRST_PERSON.search(quote))
     relevance = 2 if personal else 1 if speaks else 0
-    if numbers(text) or names(text):
+    if numbers(text) - _VAGUE or names(text):
         specificity = 2
     elif _EVENT.search(text.removeprefix("The user is").removeprefix("The user has")) or len(stems(text)) >= CONTENT:
         specificity = 1
@@ -256,7 +342,7 @@ def score(component: Component) -> Evidence:
 def session_evidence(scores: Iterable[Evidence], turns: Sequence[Turn]) -> Evidence:
     """A session's evidence: the maximum in each dimension over its grounded sentences, and what overrules it."""
     each = tuple(scores)
-    said = " ".join(t.text for t in turns if t.role == "user")
+    said = "\n".join(t.text for t in turns if t.role == "user")
     basis = tuple(dict.fromkeys(quote for e in each for quote in e.basis))
     override = "remember" if REMEMBER.search(said) else "stakes" if any(_STAKES.search(q) for q in basis) else ""
     if forbidden(turns):

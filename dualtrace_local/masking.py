@@ -402,21 +402,28 @@ _IDENTITIES = r"""(?<![^\W_])(?:ssn|social\ security(?:\ (?:number|no\.?|\#))?|s
     |sozialversicherungsnummer|kontonummer)(?![\w-])"""
 _SEEDS = r"\b(?:seed|recovery|mnemonic|backup|secret)\ (?:phrase|words)(?!\w)"
 
+
+def _hints(words: str) -> tuple[str, ...]:
+    return tuple(word.replace("·", " ") for word in words.split())
+
+
+_SHAPE_HINTS = """private·key :// = bearer authoriz eyj sk- k_live k_test ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat akia asia abia acca xox
+    xapp aiza ya29 gocspx hf_ npm_ pypi- dop_v1 shp sg. age-secret :aa"""
+_NUMBER_HINTS = """ssn soci insurance ni·number nino itin tin cpf dni nie nif bsn aadhaar codice curit numer number no. # nummer ausweis steuer
+    passport tax"""
+
 _RULES = (
-    _Rule(("",), _shapes),
-    _Rule(("",), _cards),
-    _Rule(("",), _social_security),
-    _Rule(("",), _ibans),
-    _Rule(
-        ("pass", "pw", "psw", "kennwort", "wachtwoord", "contraseña", "senha", "parola", "login code", "fi code", "fi key"),
-        _named(_PASSWORDS, _password),
-    ),
-    _Rule(("pin", "geheimzahl", "code", "otp", "password"), _named(_PINS, _number(_PIN, 4))),
-    _Rule(("key", "token", "secret", "code"), _named(_KEYS, _key)),
-    _Rule(("card", "visa", "amex", "karte", "tarjeta", "carte"), _named(_CARDS, _number(_LONG_NUMBER, 12))),
-    _Rule(("cvv", "cvc", "csc", "card "), _named(_CVVS, _number(_CVV, 3))),
-    _Rule(("",), _named(_IDENTITIES, _number(_IDENTITY, 5))),
-    _Rule(("phrase", "words"), _named(_SEEDS, _seed)),
-    _Rule((" is ", " was "), _reversed),
+    _Rule(_hints(_SHAPE_HINTS), _shapes),
+    _Rule(_hints("0 1 2 3 4 5 6 7 8 9"), _cards),
+    _Rule(_hints("- "), _social_security),
+    _Rule(_hints("0 1 2 3 4 5 6 7 8 9"), _ibans),
+    _Rule(_hints("pass pw psw kennwort wachtwoord contraseña senha parola login·code fi·code fi·key"), _named(_PASSWORDS, _password)),
+    _Rule(_hints("pin geheimzahl code otp password"), _named(_PINS, _number(_PIN, 4))),
+    _Rule(_hints("key token secret code"), _named(_KEYS, _key)),
+    _Rule(_hints("card visa amex karte tarjeta carte"), _named(_CARDS, _number(_LONG_NUMBER, 12))),
+    _Rule(_hints("cvv cvc csc card· security·code"), _named(_CVVS, _number(_CVV, 3))),
+    _Rule(_hints(_NUMBER_HINTS), _named(_IDENTITIES, _number(_IDENTITY, 5))),
+    _Rule(_hints("phrase words"), _named(_SEEDS, _seed)),
+    _Rule(_hints("·is· ·was·"), _reversed),
 )
-"""The published table of what is masked: hints in lower case, and what finds the secrets."""
+"""The published table of what is masked: words of which a text must hold one (a dot is a space), and what finds the secrets."""

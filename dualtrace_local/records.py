@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -461,8 +460,3 @@ class Verdict:
     correct: bool | None
     by: str
     reason: str = ""
-
-
-def source_name(path: Path) -> str:
-    """How a file is named in messages and in the store: its own name, without folders."""
-    return path.name

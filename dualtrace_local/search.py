@@ -32,10 +32,8 @@ BM25_K1, BM25_B = 1.2, 0.75
 POOL = 200
 """Best keys of each ranking that are fused."""
 
-LEXICAL_MARGIN = 0.1
-LEXICAL_FIRST = 3
-"""Of the best three by words, one that the cosine puts at most this far below the threshold is delivered too: names, codes and
-numbers carry little meaning for an embedder."""
+SAME = 3
+"""Decimals of a BM25 score that count; what is equal in them (sentences of one length and the same words) goes by cosine."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,11 @@ class View:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One key in the fused order. ``lexical`` is its 1-based rank by words, 0 when no word of the question is in it."""
+    """One key in the fused order: its cosine with the question, and its fused score."""
 
     memory_id: str
     similarity: float
     score: float
-    lexical: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,8 +128,8 @@ def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) ->
     first = [int(i) for i in np.argsort(-cosine, kind="stable")[:POOL]]
     second: list[int] = []
     if words and any(keys.words):
-        scores = view.words.get_scores(list(words))
-        second = [int(i) for i in np.argsort(-scores, kind="stable")[:POOL] if scores[i] > 0]
+        scores = view.words.get_scores(list(words)).round(SAME)
+        second = [int(i) for i in np.lexsort((-cosine, -scores))[:POOL] if scores[i] > 0]
     names = keys.owner_ids
     similarity = {names[i]: float(cosine[i]) for i in {*first, *second}}
     return _Lists(tuple(names[i] for i in first), tuple(names[i] for i in second), similarity)
@@ -141,7 +138,7 @@ def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) ->
 def _by_lancedb(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
     key = view.condition.key
     first = view.store.nearest(view.selection, key, vector, POOL)
-    second = view.store.matching(view.selection, key, words, vector, POOL)
+    second = sorted(view.store.matching(view.selection, key, words, vector, POOL), key=lambda h: (-round(h.score, SAME), -h.similarity))
     similarity = {hit.owner_id: hit.similarity for hit in (*second, *first)}
     return _Lists(tuple(h.owner_id for h in first), tuple(h.owner_id for h in second), similarity)
 
@@ -152,20 +149,21 @@ def _fused(lists: _Lists) -> tuple[Ranked, ...]:
     semantic = {name: rank for rank, name in enumerate(lists.by_vector, 1)}
     scores = {n: sum(1 / (RRF_K + r[n]) for r in (semantic, lexical) if n in r) for n in lists.similarity}
     order = sorted(scores, key=lambda n: (-scores[n], -lists.similarity[n], n))
-    return tuple(Ranked(n, lists.similarity[n], scores[n], lexical.get(n, 0)) for n in order)
+    return tuple(Ranked(n, lists.similarity[n], scores[n]) for n in order)
 
 
 def search(view: View, question: Question, embedder: Embedder, budget_tokens: int, count: Callable[[str], int]) -> Delivered:
     """What ``question`` is shown of ``view``, in at most ``budget_tokens`` as ``count`` counts the shown texts.
 
-    In rank order a memory is taken when it is close enough to the question, is no copy of one already taken (same fact, same day),
+    Words help to rank, meaning alone decides what is close enough: a word in common ("second" law, "second-hand" car) says little, and
+    rare names are close in meaning too. In rank order a memory is taken when its cosine reaches the threshold, it is no copy of one taken already (same fact and day),
     and fits whole into what is left of the budget, until the condition's number of items is reached. Items come in the order of
     their dates, undated first, and are named m1, m2 ... in it.
     """
     if view.condition.stored == "nothing" or view.condition.search == "none":
         return Delivered(question.id, view.name, State.C, ())
     ranking = rank(view, question.text, embedder.encode([question.text])[0])
-    close = [key for key in ranking.keys if _passes(key, view.condition.threshold)]
+    close = [key for key in ranking.keys if key.similarity >= view.condition.threshold]
     memories = view.store.by_id({key.memory_id for key in close}, view.scope)
     taken: list[tuple[Memory, Ranked]] = []
     seen: set[tuple[str, str]] = set()
@@ -183,11 +181,6 @@ def search(view: View, question: Question, embedder: Embedder, budget_tokens: in
     items = tuple(_items(taken, view.condition))
     state = State.A if any(i.scene for i in items) else State.B if items else State.C
     return Delivered(question.id, view.name, state, items, ranking.candidates, ranking.best)
-
-
-def _passes(key: Ranked, threshold: float) -> bool:
-    allowance = LEXICAL_MARGIN if 0 < key.lexical <= LEXICAL_FIRST else 0.0
-    return key.similarity >= threshold - allowance
 
 
 def _scene(memory: Memory, condition: Condition) -> str:

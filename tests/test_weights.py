@@ -68,9 +68,9 @@ def wheel(folder, package, members):
             archive.writestr(name, content)
 
 
-def parts_spec(pin):
-    """Twelve packages with one part each, joined into one file."""
-    source = {"packages": "acme-part{1..12}", "version": "1.0", "files": "*/data/part*.bin"}
+def parts_spec(pin, packages="acme-parts"):
+    """Parts in packages, joined into one file."""
+    source = {"packages": packages, "version": "1.0", "files": "*/data/part*.bin"}
     return ModelSpec(engine="vllm", licence="MIT", sources=(source,), file="model.safetensors", sha256=pin)
 
 
@@ -88,10 +88,10 @@ WHOLE = b"".join(f"[{number}]".encode() for number in range(1, 13))
 
 
 @pytest.fixture
-def parts(cache, tmp_path):
-    for number in range(1, 13):
-        package = f"acme-part{number}"
-        wheel(tmp_path / "wheels", package, {f"acme_part{number}/data/part{number}.bin": f"[{number}]"})
+def parts(cache, tmp_path):  # noqa: ARG001 - sets the environment up
+    """One package that carries twelve parts, last one first."""
+    members = {f"acme_parts/data/part{number}.bin": f"[{number}]" for number in range(12, 0, -1)}
+    wheel(tmp_path / "wheels", "acme-parts", members)
     return parts_spec(digest_of(tmp_path, WHOLE))
 
 
@@ -147,9 +147,7 @@ def test_a_folder_that_could_run_code_is_refused(model, files, reason):
 
 def test_every_reason_is_named_at_once(tmp_path):
     folder = write(tmp_path / "bad", {"config.json": {"auto_map": {"AutoModel": "m.M"}}, "pytorch_model.bin": b"\x80\x04."})
-    with pytest.raises(
-        WeightsError, match=r"config.json has auto_map; pytorch_model.bin may be a pickle.*; no .safetensors file"
-    ):
+    with pytest.raises(WeightsError, match=r"config.json has auto_map; pytorch_model.bin may be a pickle.*; no .safetensors file"):
         refuse_unsafe(folder)
 
 
@@ -186,9 +184,7 @@ def test_judging_a_folder_imports_nothing_from_it_and_no_heavy_library(tmp_path)
     )
     paths = [str(tmp_path / "evil"), *sys.path]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    said = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "evil", env=env, capture_output=True, text=True, check=True
-    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "evil", env=env, capture_output=True, text=True, check=True)
     assert "modules.json names payload.Run" in said.stdout
     assert said.stdout.splitlines()[-1] == "[]"
     assert not mark.exists()
@@ -210,7 +206,8 @@ def test_a_folder_of_the_user_is_used_as_it_is(model, cache):
     assert not cache.exists()
 
 
-def test_a_folder_with_another_digest_than_the_pinned_one_is_refused(model, cache):
+@pytest.mark.usefixtures("cache")
+def test_a_folder_with_another_digest_than_the_pinned_one_is_refused(model):
     spec = own(model, file="model.safetensors", sha256="0" * 64)
     found = sha256(model / "model.safetensors")
     with pytest.raises(WeightsError, match=f"{found}.*{'0' * 64}"):
@@ -244,9 +241,19 @@ def test_parts_are_joined_in_number_order_and_marked(parts, cache):
     marker = json.loads((folder / "dualtrace.json").read_text())
     assert marker["source_sha256"] == parts.sha256
     assert marker["files"]["model.safetensors"] == {"bytes": len(WHOLE), "sha256": parts.sha256}
-    assert sum("fetching" in line for line in said) == 12
+    assert "acme-parts" in said[0]
+    assert parts.sha256 in said[1]
     assert sorted(path.name for path in folder.iterdir()) == ["dualtrace.json", "model.safetensors"]
     assert not list(cache.rglob("*.whl")), "wheels are deleted"
+
+
+def test_a_range_of_packages_is_fetched_and_joined_in_number_order(cache, tmp_path):
+    for number in (8, 9, 10):
+        wheel(tmp_path / "wheels", f"acme-part{number}", {f"acme_part{number}/data/part{number}.bin": f"[{number}]"})
+    said = []
+    folder = pull("m", parts_spec(digest_of(tmp_path, b"[8][9][10]"), "acme-part{8..10}"), said.append)
+    assert folder.is_relative_to(cache)
+    assert sum("fetching acme-part" in line for line in said) == 3
 
 
 def test_a_second_pull_does_no_work(parts, tmp_path):
@@ -274,8 +281,9 @@ def test_a_changed_pin_makes_the_model_unready(parts):
         ready("m", other)
 
 
-def test_a_missing_model_names_the_command(cache):
-    with pytest.raises(WeightsError, match="dualtrace models pull m$"):
+@pytest.mark.usefixtures("cache")
+def test_a_missing_model_names_the_command():
+    with pytest.raises(WeightsError, match=r"dualtrace models pull m$"):
         ready("m", parts_spec("0" * 64))
     assert check("m", parts_spec("0" * 64)) == ("not fetched yet",)
 
@@ -303,7 +311,8 @@ def test_a_copy_of_a_made_folder_serves_as_a_folder_of_the_user(parts, tmp_path)
     assert check("m", spec) == ("model.safetensors has changed",)
 
 
-def test_a_whole_folder_is_taken_from_a_package(cache, tmp_path):
+@pytest.mark.usefixtures("cache")
+def test_a_whole_folder_is_taken_from_a_package(tmp_path):
     files = {"model/model.safetensors": "w", "model/modules.json": json.dumps(GOOD_MODULES), "model/1_Pooling/config.json": "{}"}
     wheel(tmp_path / "wheels", "acme-embedder", {f"acme_embedder/{name}": content for name, content in files.items()})
     folder = pull("e", folder_spec(sha256=digest_of(tmp_path, b"w")), print)
@@ -311,6 +320,7 @@ def test_a_whole_folder_is_taken_from_a_package(cache, tmp_path):
     assert listed == ["1_Pooling/config.json", "dualtrace.json", "model.safetensors", "modules.json"]
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
@@ -320,30 +330,33 @@ def test_a_whole_folder_is_taken_from_a_package(cache, tmp_path):
         ({"acme_embedder/model/config.json": "{}"}, "no .safetensors file"),
     ],
 )
-def test_a_package_with_bad_content_leaves_nothing(cache, tmp_path, members, reason):
+def test_a_package_with_bad_content_leaves_nothing(tmp_path, members, reason):
     wheel(tmp_path / "wheels", "acme-embedder", members)
     with pytest.raises(WeightsError, match=reason):
         pull("e", folder_spec(), print)
     assert not [path for path in tmp_path.rglob("*") if path.name in {"e", "up"}]
 
 
-def test_a_package_that_is_not_there_is_one_line(cache):
+@pytest.mark.usefixtures("cache")
+def test_a_package_that_is_not_there_is_one_line():
     with pytest.raises(WeightsError) as problem:
         pull("e", folder_spec(), print)
     assert "acme-embedder==1.0" in str(problem.value)
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("packages", ["--index-url=x", "a b", "a; b", "https://x/y.whl", "../x", "a{1..}"])
-def test_only_plain_package_names_reach_pip(cache, packages):
+def test_only_plain_package_names_reach_pip(packages):
     spec = folder_spec()
     source = spec.sources[0].model_copy(update={"packages": packages})
     with pytest.raises(WeightsError, match="is not a package"):
         pull("e", spec.model_copy(update={"sources": (source,)}), print)
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "Upper", "a b", "-x"])
-def test_a_model_name_is_never_a_path(cache, name):
+def test_a_model_name_is_never_a_path(name):
     with pytest.raises(WeightsError, match="cannot name a model"):
         located(name, parts_spec("0" * 64))
 
@@ -376,7 +389,8 @@ def test_a_second_process_waits_for_the_first(parts, cache):
     assert check("m", parts) == ()
 
 
-def test_a_model_without_sources_says_so(cache):
+@pytest.mark.usefixtures("cache")
+def test_a_model_without_sources_says_so():
     spec = ModelSpec(engine="scripted", licence="MIT")
     assert check("scripted", spec) == ()
     with pytest.raises(WeightsError, match="no sources"):

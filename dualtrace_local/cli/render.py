@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from dualtrace_local.store import LedgerRow, Store
 
 
+WIDTH = 118
+"""Columns where stdout is no terminal."""
+
+
 def out() -> Console:
     """The console for results. Text from chats is never read as markup."""
-    return Console(markup=False, highlight=False, soft_wrap=False)
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def table(*columns: str, title: str = "") -> Table:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from dualtrace_local.records import Entry, Rejected, Scope, source_name
+from dualtrace_local.records import Entry, Rejected, Scope
 
 from .jsonl import session_entry
 from .longmemeval import is_row, row_entry
@@ -29,7 +29,7 @@ def read(path: Path, scope: Scope | None = None, limit: int | None = None) -> It
         DataError: the file is missing, a folder, empty, not text, or not JSON of one of the two kinds. Raised by the call
             itself, before the first record is asked for.
     """
-    return islice(_entries(raw_records(path), source_name(path), scope or Scope()), limit)
+    return islice(_entries(raw_records(path), path.name, scope or Scope()), limit)
 
 
 def _entries(raws: Iterator[Raw], source: str, scope: Scope) -> Iterator[Entry | Rejected]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from dualtrace_local.config import Budgets, GateWay, TeachSettings
-from dualtrace_local.grounding import DO_NOT_REMEMBER, REMEMBER, Ground, numbers
-from dualtrace_local.records import Component, Evidence, Request, Round, Session, Tier, Turn
+from dualtrace_local.dates import find_events
+from dualtrace_local.grounding import REMEMBER, Ground, numbers, stems
+from dualtrace_local.records import Component, EventDate, Evidence, Request, Round, Session, Tier, Turn
 
 from . import prompts
 
@@ -31,6 +33,9 @@ DROP_UP_TO = 2
 
 MAX_GROUPS = 4
 SENTENCES_A_GROUP = 6
+OVERLAP = 160
+"""Characters that two parts of one very long turn share, so that a sentence on the cut stands whole in one of them."""
+
 GROUP_DISTANCE = 0.65
 """Average-linkage cut between the topics of one session, cosine distance. Measured with all-MiniLM-L6-v2."""
 
@@ -131,8 +136,7 @@ class Personal:
         User turns go in whole, other roles too; of assistant turns the first ``assistant_chars`` characters, and nothing where that is 0
         and the turn is longer. A turn over the budget is cut into overlapping pieces, so nothing that was said is left out.
         """
-        lines = [self._line(turn) for turn in session.turns]
-        pieces = [piece for line in lines if line for piece in self._pieces(line)]
+        pieces = [f"{turn.role}: {piece}" for turn in session.turns for piece in self._pieces(turn.role, self._shown(turn)) if piece]
         parts: list[list[str]] = [[]]
         used = 0
         for piece in pieces:
@@ -144,22 +148,22 @@ class Personal:
             used += size
         return tuple("\n".join(part) for part in parts if part)
 
-    def _line(self, turn: Turn) -> str:
+    def _shown(self, turn: Turn) -> str:
         text = turn.text.strip()
         if turn.role == "assistant" and len(text) > (limit := self.settings.assistant_chars):
-            text = text[:limit].rstrip() + " …" if limit else ""
-        return f"{turn.role}: {text}" if text else ""
+            return text[:limit].rstrip() + " …" if limit else ""
+        return text
 
-    def _pieces(self, line: str) -> list[str]:
-        if self.count(line) <= self.budgets.excerpt:
-            return [line]
-        words = line.split(" ")
-        tokens_a_word = self.count(line) / len(words)
-        step = max(1, int(0.8 * self.budgets.excerpt / tokens_a_word))
-        overlap = step // 10
-        longest = self.budgets.excerpt * 3
-        pieces = [" ".join(words[i : i + step + overlap]) for i in range(0, len(words), step)]
-        return [p[i : i + longest] for p in pieces for i in range(0, len(p), longest - 200)]
+    def _pieces(self, role: str, text: str) -> list[str]:
+        """``text`` in halves of halves until each is within the budget, every cut at a space near the middle and with some overlap."""
+        if self.count(f"{role}: {text}") <= self.budgets.excerpt or len(text) < OVERLAP:
+            return [text]
+        middle = len(text) // 2
+        space = text.rfind(" ", middle - len(text) // 8, middle)
+        cut = space + 1 if space > 0 else middle
+        start = cut - min(OVERLAP, len(text) // 8)
+        space = text.find(" ", start, cut)
+        return [*self._pieces(role, text[:cut].rstrip()), *self._pieces(role, text[space + 1 if space > 0 else start :])]
 
     def _request(self, kind: str, session: Session, excerpt: str, task: str, output: type[BaseModel], max_tokens: int) -> Request:
         date = f"{session.date:%Y-%m-%d} ({session.date:%A})" if session.date else "not known"
@@ -190,12 +194,22 @@ class Personal:
         return Tier.DROP if evidence.total <= DROP_UP_TO else Tier.FULL
 
     def asked_to_remember(self, ground: Ground) -> tuple[Component, ...]:
-        """The user's own sentences that ask to be remembered, as components, for when the model wrote none of them."""
-        return tuple(
-            Component(f'The user asked to remember: "{said.text}"', said.text, said.turn)
-            for said in ground.said
-            if said.role == "user" and REMEMBER.search(said.text) and not DO_NOT_REMEMBER.search(said.text)
-        )
+        """The user's own sentences that ask to be remembered, as components, for when the model wrote none of them.
+
+        "Please remember this." alone means the sentence before it.
+        """
+        found: list[Component] = []
+        for before, said in pairwise((None, *ground.said)):
+            order = REMEMBER.search(said.text) if said and said.role == "user" else None
+            if not said or not order:
+                continue
+            words, quote = said.text, said.text
+            if stems(said.text[order.end() :]):
+                words = said.text[order.start() :].lstrip(".!?;:,(–—- \t")
+            elif not stems(said.text[: order.start()]) and before and before.turn == said.turn:
+                words, quote = f"{before.text} {said.text}", before.text
+            found.append(Component(f'The user asked to remember: "{words}"', quote, said.turn))
+        return tuple(found)
 
     # ------------------------------------------------------------------------------------------------ grouping
 
@@ -244,7 +258,7 @@ class Personal:
         """The whole scene trace around a moment: the details and the time are put into the picture as a note lying in it."""
         details = [d for d in (_bare(c.text).rstrip(".") for c in topic.components) if numbers(d) or d != d.lower()]
         details = details or [_bare(topic.components[0].text).rstrip(".")]
-        when = [f"{e.spoken} = {e.day}" + (f" to {e.end}" if e.end else "") for c in topic.components for e in c.events if e.day]
+        when = [_dated(e) for c in topic.components for e in c.events]
         dated = "; ".join(dict.fromkeys(when))
         told = f"told on {_written(session.date)}" if session.date else "told on an unknown day"
         note = f"A note lying there reads: {'; '.join(details)} ({told}{'; ' + dated if dated else ''})."
@@ -252,19 +266,28 @@ class Personal:
 
     def whole_picture(self, depiction: str, session: Session) -> str:
         """The whole scene trace of a bigger model; the day of the talk is added where the model left all time out."""
-        told = f" Told on {_written(session.date)}." if session.date and not numbers(depiction) else ""
+        timeless = session.date and not find_events(depiction, session.date)
+        told = f" Told on {_written(session.date)}." if session.date and timeless else ""
         return f"{depiction}{told} {FOOTER}"
 
-    def scene_refusal(self, text: str, topic: Topic, ground: Ground) -> str:
-        """Why a scene may not stay: a number, date, name or place that the session does not hold; empty when it may."""
-        known = " ".join(c.text for c in topic.components)
-        invention = ground.invented(text.removeprefix("Picture: "))
-        if not invention:
+    def scene_refusal(self, text: str, topic: Topic, session: Session, ground: Ground) -> str:
+        """Why a scene may not stay: a number, date, name or place that the session does not hold; empty when it may.
+
+        The session holds its own date, and the days that spoken dates mean.
+        """
+        depicted = text.removeprefix("Picture: ")
+        if not ground.invented(depicted):
             return ""
-        return "" if not Ground([Turn("user", known)]).invented(text.removeprefix("Picture: ")) else invention
+        days = [datetime.fromisoformat(d) for c in topic.components for e in c.events for d in (e.day, e.end) if d]
+        dates = [f"{_written(d)} {d:%Y-%m-%d}" for d in (*days, session.date) if d]
+        return Ground([*session.turns, Turn("user", "\n".join((*(c.text for c in topic.components), *dates)))]).invented(depicted)
 
     def _fenced(self, lines: Sequence[str]) -> str:
-        text = "\n".join(f"- {line}" for line in lines)
+        """The lines as data; of very many only the first that take half the excerpt's tokens, and always one."""
+        room = self.budgets.excerpt // 2
+        sizes = accumulate(self.count(line) + 3 for line in lines)
+        kept = [line for line, size in zip(lines, sizes, strict=True) if size <= room] or [lines[0][:room]]
+        text = "\n".join(f"- {line}" for line in kept)
         return prompts.fence(text, self.secret, text)
 
     @property
@@ -272,7 +295,7 @@ class Personal:
         """The prompt files that writing uses, for the fingerprint."""
         always = ("system", "session", "facts")
         return (
-            (*always, "gate", "facts_grouped", "scene_whole")
+            (*always, "gate", "facts_grouped", "scene_whole", "anchor_system", "anchor")
             if self.gate is GateWay.SCORED
             else (*always, "anchor_system", "anchor", "scene_system", "scene")
         )
@@ -295,6 +318,12 @@ def info_type(components: Sequence[Component]) -> str:
 def _bare(text: str) -> str:
     """A statement without its constant start, so that vectors and notes are about what differs."""
     return re.sub(r"^The user(?:'s)?\s+(?:(?:is|has|was|had)\s+)?", "", text)
+
+
+def _dated(event: EventDate) -> str:
+    """Both forms of a spoken date."""
+    day = event.day + (f" to {event.end}" if event.end else "")
+    return f"{event.spoken} = {day}" if day else event.spoken
 
 
 def _written(date: datetime) -> str:

@@ -252,7 +252,5 @@ def _step_back(path: Path, table: str) -> int:
             return NEWEST - int(older.stem)
     for manifest, place in moved:
         place.replace(manifest)
-    msg = (
-        f"store {path}: table {table} has no readable version; bring the folder back from a copy, or move it away and teach again"
-    )
+    msg = f"store {path}: table {table} has no readable version; bring the folder back from a copy, or move it away and teach again"
     raise StoreError(msg)

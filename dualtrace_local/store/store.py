@@ -83,9 +83,7 @@ class Store:
         self._check(embedder)
 
     @classmethod
-    def open(
-        cls, path: Path, embedder: Embedder | None, *, write: bool = False, create: bool = False, say: Say = lambda _: None
-    ) -> Self:
+    def open(cls, path: Path, embedder: Embedder | None, *, write: bool = False, create: bool = False, say: Say = lambda _: None) -> Self:
         """The store in ``path``.
 
         ``write`` takes the writer lock (StoreBusyError names the process that has it); ``create`` makes a store where there is
@@ -120,9 +118,7 @@ class Store:
     def _check(self, embedder: Embedder | None) -> None:
         version = int(self._metadata.get("version", "0"))
         if version != FORMAT:
-            newer = (
-                "a newer dualtrace wrote it; update dualtrace" if version > FORMAT else "it is not a store that dualtrace made"
-            )
+            newer = "a newer dualtrace wrote it; update dualtrace" if version > FORMAT else "it is not a store that dualtrace made"
             msg = f"store {self.path} has format version {version}, this program reads {FORMAT}: {newer}"
             raise StoreError(msg)
         if embedder and _identity(embedder) != {k: self._metadata[k] for k in _identity(embedder)}:
@@ -272,9 +268,7 @@ class Store:
         if len(found) == 1:
             return found[0]
         those = ", ".join(sorted(m.id for m in found)[:3])
-        fits = (
-            f"fits {len(found)} memories ({those} ...); give more of it" if found else "is not there; see `dualtrace memory list`"
-        )
+        fits = f"fits {len(found)} memories ({those} ...); give more of it" if found else "is not there; see `dualtrace memory list`"
         msg = f"memory {prefix} {fits}"
         raise StoreError(msg)
 
@@ -343,9 +337,7 @@ class Store:
         whole = self.known()
         return [hit for session, hit in self._searched().by_vector(selection, kind, vector, limit) if session in whole]
 
-    def matching(
-        self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int
-    ) -> list[Hit]:
+    def matching(self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int) -> list[Hit]:
         """Highest BM25 score first, by LanceDB, with the word statistics of the whole table."""
         whole = self.known()
         return [hit for session, hit in self._searched().by_words(selection, kind, words, vector, limit) if session in whole]
@@ -380,14 +372,14 @@ def _build(path: Path, embedder: Embedder | None) -> None:
 
 
 def _repaired(path: Path, lock: WriterLock | None, say: Say) -> None:
-    """Put right what is damaged; a reader takes the writer lock for it. What a cut-off commit left is only a writer's business."""
+    """Put right what is damaged; a reader takes the writer lock for it. What a cut-off commit left is a writer's business."""
     found = examine(path)
     if lock is None and not found.unreadable and not found.lost:
         return
     held = lock or WriterLock(path)
     try:
         put_right(path, found, say)
-        settle(path, {})
     finally:
         if lock is None:
+            settle(path, {})
             held.release()

@@ -31,10 +31,11 @@ class Keys:
 
 @dataclass(frozen=True)
 class Hit:
-    """A key found by LanceDB: the memory or round it belongs to, and its cosine with the question (-1 to 1)."""
+    """A key found by LanceDB: the memory or round it belongs to, its cosine with the question (-1 to 1), its BM25 score."""
 
     owner_id: str
     similarity: float
+    score: float = 0.0
 
 
 def memory_key(memory: Memory, kind: Kind) -> Key:
@@ -127,7 +128,7 @@ class Vectors:
     ) -> list[tuple[str, Hit]]:
         """Session key and hit, best BM25 score first; ``vector`` is the question's."""
         rows = self.folder.by_words(words, f"{selection.where()} AND kind = '{kind}'", limit) if words else []
-        return [(row["session_key"], Hit(row["owner_id"], float(np.dot(row["vector"], vector)))) for row in rows]
+        return [(row["session_key"], Hit(row["owner_id"], float(np.dot(row["vector"], vector)), row["_score"])) for row in rows]
 
 
 def _matrix(column: pa.ChunkedArray, dimension: int) -> NDArray[np.float32]:

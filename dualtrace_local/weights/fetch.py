@@ -127,8 +127,7 @@ def _from_source(name: str, spec: ModelSpec, source: FolderSource | PackageSourc
 def _mark(folder: Path, name: str, origin: str, digest: str) -> None:
     """Write dualtrace.json, which makes the folder a whole one."""
     files = {
-        path.relative_to(folder).as_posix(): FileDigest(bytes=path.stat().st_size, sha256=sha256(path))
-        for path in files_below(folder)
+        path.relative_to(folder).as_posix(): FileDigest(bytes=path.stat().st_size, sha256=sha256(path)) for path in files_below(folder)
     }
     versions = {found.name: found.version for found in importlib.metadata.distributions() if found.name in LIBRARIES}
     marker = Marker(name=name, source=origin, source_sha256=digest, files=files, versions=versions)
