@@ -283,7 +283,7 @@ _ORDER = r"""(?:(?:^|[.!?;:,(]|\s[-–—])[ \t]*(?:(?:and|but|so|oh|ok|okay|als
 _TO_YOU = r"\b(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?|you\s+(?:should|must|can)\s+|(?:want|need|like|ask)\s+you\s+to\s+)"
 _NOT = r"(?:do\s+not|don['’]?t|never)\s+(?:ever\s+)?"
 REMEMBER = re.compile(
-    rf"""(?:{_ORDER}|{_TO_YOU})
+    rf"""(?:{_ORDER}|(?<!not\s)(?<!n['’]t\s){_TO_YOU})
     (?:(?:always\s+)?remember|(?:keep|bear)\s+in\s+mind|make\s+a\s+(?:mental\s+)?note|take\s+note|note\s+down|memori[sz]e|{_NOT}forget)
     (?:\s+of)?(?:\s+(?:that|this|my|our|I['’]m|I\s+am)|[:,]?\s+(?:my|our|I|we))\b
     (?!\s+(?:time|day|night|one|you|your|each|every|the\s+(?:answer|response|output|text|story|essay|article|format|tone|reader))\b)""",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+import re
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,10 +23,16 @@ PROMPTS = ("judge_system", "judge", "rubric_plain", *RUBRICS.values(), "rubric_a
 
 
 class Ruling(BaseModel):
-    """What the judge writes."""
+    """What the judge writes. A finished thought before the field is not part of it; one that fills the reply leaves no verdict."""
 
     model_config = ConfigDict(extra="forbid")
     verdict: Literal["correct", "wrong"]
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """As pydantic's, after a closed ``<think>`` block."""
+        text = json_data if isinstance(json_data, str) else json_data.decode()
+        return super().model_validate_json(re.sub(r"^\s*<think>.*?</think>", "", text, count=1, flags=re.DOTALL), **options)
 
 
 def rubric_name(gold: Gold) -> str:

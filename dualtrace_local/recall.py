@@ -8,8 +8,11 @@ an abstention here.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -19,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from .dates import describe_distance
 from .domains import prompts
 from .engines.driver import ask
-from .grounding import numbers, stems
-from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Request, Source, State
+from .grounding import Ground, numbers, stems
+from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Request, Source, State, Turn
 
 SUPPORT = 0.34
 """Share of an answer's own content words that the delivered items must hold. Same figure as grounding uses."""
@@ -98,23 +101,55 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
 
 
 def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
-    """Whether the delivered items bear the answer: enough of its own content words, or its numbers, stand in them.
+    """Whether the delivered items bear the answer: every name in it, and enough of its own content words, stand in them.
 
-    Words of the question do not count. A number also counts when it is the sum or difference of two listed ones, the sum of all of
-    them, or a count of items. An answer without own content words (yes, no) is supported.
+    Words of the question do not count. A number also counts when code can work it out from the listed ones (``_worked_out``).
+    Only where advice is asked for may the answer bring names of its own. An answer without own content words (yes, no) is supported.
     """
-    listed = " ".join(f"{i.fact} {i.anchor.replace('-', ' ')} {i.date.date() if i.date else ''} {i.scene}" for i in items)
+    days = _days(question, items)
+    listed = "\n".join((*(_text(item, question) for item in items), *(f"{day:%A, %d %B %Y}" for day in days)))
+    if not _ADVICE.search(question.text) and Ground([Turn("user", f"{listed}\n{question.text}")]).strange(answer):
+        return False
     own = stems(answer) - stems(question.text)
     if not own:
         return True
-    known = stems(listed) | _worked_out(numbers(listed), len(items))
-    return len(own & known) / len(own) >= SUPPORT
+    return len(own & (stems(listed) | _worked_out(days, items))) / len(own) >= SUPPORT
 
 
-def _worked_out(listed: frozenset[str], count: int) -> frozenset[str]:
-    values = sorted({float(n) for n in listed if n.replace(".", "", 1).isdigit()})[:40]
-    made = {a + b for a, b in combinations(values, 2)} | {abs(a - b) for a, b in combinations(values, 2)} | {sum(values)}
-    return frozenset(f"{v:g}" for v in made) | frozenset(str(n) for n in range(1, count + 1))
+_ADVICE = re.compile(r"\b(?:suggest\w*|recommend\w*|advice|advise|ideas?|tips?|should\s+I|could\s+I|would\s+you)\b", re.IGNORECASE)
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)")
+
+
+def _text(item: Item, question: Question) -> str:
+    """All that the reader saw of an item, but for its handle."""
+    shown = _shown(item, question)
+    return " ".join((shown["said"], shown["about"], item.fact, item.scene, *(f"{k} {v}" for k, v in shown.get("dates", {}).items())))
+
+
+def _days(question: Question, items: Sequence[Item]) -> tuple[date, ...]:
+    """Every calendar day that the reader saw, each once."""
+    told = [d.date() for d in (question.date, *(i.date for i in items)) if d]
+    spoken = [date.fromisoformat(d) for i in items for c in i.components for e in c.events for d in (e.day, e.end) if d]
+    return tuple(sorted({*told, *spoken}))
+
+
+def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
+    """Numbers that follow from the facts.
+
+    Sums of two, three or all of them, differences of two, clock times so many minutes apart, counts of facts, and the distances of
+    days in days, weeks, months and years.
+    """
+    facts = [text for i in items for text in ([c.text for c in i.components] or [i.fact])]
+    listed = sorted(n for text in facts for n in numbers(text))
+    values = [float(n) for n in listed if n.replace(".", "", 1).isdigit()][:40]
+    made = {sum(group) for size in (2, 3) for group in combinations(values, size)} | {sum(values)}
+    made |= {abs(a - b) for a, b in combinations(values, 2)} | {float(n) for n in range(1, len(facts) + 1)}
+    for first, last in combinations(days, 2):
+        apart = (last - first).days
+        made |= {float(whole(apart / unit)) for unit in (1, 7, 30.44, 365.25) for whole in (math.floor, round)}
+    clocks = [60 * int(m.group(1)) + int(m.group(2)) for m in map(_CLOCK.fullmatch, listed) if m]
+    moved = {(c + sign * int(v)) % 1440 for c in clocks for v in values for sign in (-1, 1)}
+    return frozenset(f"{v:.2f}".rstrip("0").rstrip(".") for v in made) | frozenset(f"{m // 60}:{m % 60:02}" for m in moved)
 
 
 def _behind(answer: str, question: Question, items: Sequence[Item]) -> tuple[Item, ...]:

@@ -138,7 +138,8 @@ def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) ->
 def _by_lancedb(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
     key = view.condition.key
     first = view.store.nearest(view.selection, key, vector, POOL)
-    second = sorted(view.store.matching(view.selection, key, words, vector, POOL), key=lambda h: (-round(h.score, SAME), -h.similarity))
+    second = view.store.matching(view.selection, key, words, vector, POOL)
+    second.sort(key=lambda hit: (-round(hit.score, SAME), -hit.similarity))
     similarity = {hit.owner_id: hit.similarity for hit in (*second, *first)}
     return _Lists(tuple(h.owner_id for h in first), tuple(h.owner_id for h in second), similarity)
 
@@ -155,10 +156,10 @@ def _fused(lists: _Lists) -> tuple[Ranked, ...]:
 def search(view: View, question: Question, embedder: Embedder, budget_tokens: int, count: Callable[[str], int]) -> Delivered:
     """What ``question`` is shown of ``view``, in at most ``budget_tokens`` as ``count`` counts the shown texts.
 
-    Words help to rank, meaning alone decides what is close enough: a word in common ("second" law, "second-hand" car) says little, and
-    rare names are close in meaning too. In rank order a memory is taken when its cosine reaches the threshold, it is no copy of one taken already (same fact and day),
-    and fits whole into what is left of the budget, until the condition's number of items is reached. Items come in the order of
-    their dates, undated first, and are named m1, m2 ... in it.
+    In rank order a memory is taken when its cosine reaches the condition's threshold, it is no copy of one taken already (same
+    fact and day) and it fits whole into what is left of the budget, until the condition's number of items is reached. Words help
+    to rank but do not let anything in: one in common ("second" law, "second-hand" car) says little, and rare names are close in
+    meaning too. Items come in the order of their dates, undated first, and are named m1, m2 ... in it.
     """
     if view.condition.stored == "nothing" or view.condition.search == "none":
         return Delivered(question.id, view.name, State.C, ())

@@ -432,7 +432,7 @@ def test_another_embedding_model_is_refused_with_the_remedy(tmp_path, embedder):
         Store.open(path, Embedder("another", embedder.folder, 384))
 
 
-def test_a_newer_format_is_refused(tmp_path, embedder, two_batches):
+def test_a_newer_format_is_refused(tmp_path, embedder):
     from dualtrace_local.store.folder import Folder
 
     Folder(tmp_path / "s").create(384, {"version": "2"})

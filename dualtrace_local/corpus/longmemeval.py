@@ -58,9 +58,7 @@ def row_entry(record: Record, place: Place, scope: Scope) -> Entry:
         kind=text_field(record["question_type"], "question_type"),
         abstention=question.id.endswith(ABSTENTION),
         evidence=tuple(n for n, name in enumerate(names) if name in answering),
-        evidence_turns=tuple(
-            (n, t) for n, turns in enumerate(sessions) for t, turn in enumerate(turns) if turn.get("has_answer") is True
-        ),
+        evidence_turns=tuple((n, t) for n, turns in enumerate(sessions) for t, turn in enumerate(turns) if turn.get("has_answer") is True),
     )
     return Entry(place.source, place.record, read, question, gold, tuple(place.notes))
 

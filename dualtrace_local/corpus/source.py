@@ -64,9 +64,7 @@ def raw_records(path: Path) -> Iterator[Raw]:
         msg = f"{path.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); see the README for both."
         raise DataError(msg)
     if len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0]):
-        msg = (
-            f"{path.name} is one JSON object over several lines; put it into an array '[...]', or write each record on one line."
-        )
+        msg = f"{path.name} is one JSON object over several lines; put it into an array '[...]', or write each record on one line."
         raise DataError(msg)
     return _opened(path, array=False)
 

@@ -16,6 +16,7 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _WEEKDAYS = "mon tue wed thu fri sat sun".split()
 _SATURDAY = 5
 _LEAP_YEAR = 366
+_FAR, _NEAR = 300, 45
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBERS = {
     **dict.fromkeys(("a", "an"), 1.0),
@@ -46,7 +47,8 @@ _PAST = re.compile(
 )
 _FUTURE = re.compile(
     r"""\b(?:will|won['’]t|shall|going\ to|gonna|plan(?:s|ning)?|upcoming|hop(?:e|ing)\ to|look(?:ing)?\ forward|intend|about\ to
-    |scheduled\ (?:for|on)|due|deadline|expires?|(?:is|are)\ (?:on|in|at)|(?:am|is|are|['’]m|['’]re)\ (?:\w+\ )?(?!during|morning)\w+ing
+    |scheduled\ (?:for|on)|due|deadline|coming\ up|happening
+    |expires?|(?:is|are)\ (?:on|in|at)|(?:am|is|are|['’]m|['’]re)\ (?:\w+\ )?(?!during|morning)\w+ing
     |(?:want|need|have|has|would\ like)\ to|starts?|begins?)\b|['’]ll\b""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -110,18 +112,22 @@ def _dateparser(words: str, base: date) -> date | None:
 
 def _pick(spans: list[Days], base: date, talk: Talk) -> Days | None:
     """Of the same day or month in several years, the one that the tense points at; without a tense, see the module's text."""
-    before = [s for s in spans if s.first <= base]
-    after = [s for s in spans if (s.last or s.first) >= base]
-    before = before[-1:] if before and (base - before[-1].first).days <= _LEAP_YEAR else []
     if talk.born:
         return None
-    if talk.past and not talk.future:
-        return before[0] if before else None
+    before = max((s for s in spans if s.first <= base), key=lambda s: s.first, default=None)
+    after = min((s for s in spans if (s.last or s.first) >= base), key=lambda s: s.first, default=None)
+    ago = max((base - (before.last or before.first)).days, 0) if before else _LEAP_YEAR
+    ahead = max((after.first - base).days, 0) if after else _LEAP_YEAR
     if talk.future and not talk.past:
-        return after[0] if after else None
-    ago = (base - (before[0].last or before[0].first)).days if before else None
-    ahead = (after[0].first - base).days if after else None
-    return before[0] if ago is not None and (ahead is None or ago <= max(ahead, 0)) else None
+        return after if ahead < _LEAP_YEAR and not _doubtful(ahead, ago) else None
+    if talk.past and not talk.future:
+        return before if ago < _LEAP_YEAR and not _doubtful(ago, ahead) else None
+    return before if ago <= ahead and ago < _LEAP_YEAR else None
+
+
+def _doubtful(chosen: int, other: int) -> bool:
+    """The tense points almost a year away while the same day lies close on the other side: more likely a slip."""
+    return chosen > _FAR and other < _NEAR
 
 
 def _around(base: date, month: int, day: int) -> list[Days]:
@@ -166,7 +172,7 @@ def _shifted(match: Match, base: date, direction: int) -> Days | None:
 
 
 def ago(match: Match, base: date, _: Talk) -> Days | None:
-    """ "two weeks ago"."""
+    """Such as "two weeks ago"."""
     return _shifted(match, base, -1)
 
 
@@ -198,7 +204,7 @@ def words_only(_: Match, __: date, ___: Talk) -> None:
 
 
 def weekday(match: Match, base: date, talk: Talk) -> Days | None:
-    """ "last Thursday", "next Monday", "this Friday"."""
+    """Such as "last Thursday", "next Monday", "this Friday"."""
     way, day = match["way"].lower().split()[-1], _WEEKDAYS.index(match["day"][:3].lower())
     ahead = (day - base.weekday()) % 7
     if way in ("last", "past"):
@@ -214,7 +220,7 @@ def weekday(match: Match, base: date, talk: Talk) -> Days | None:
 
 
 def weekdays_ago(match: Match, base: date, _: Talk) -> Days | None:
-    """ "two Sundays ago": the nearest one, and one week back for each more."""
+    """Such as "two Sundays ago": the nearest one, and one week back for each more."""
     number, day = _amount(match["n"]), _WEEKDAYS.index(match["day"][:3].lower())
     if number is None:
         return None
@@ -246,7 +252,7 @@ def period(match: Match, base: date, talk: Talk) -> Days | None:
 
 
 def iso(match: Match, _: date, __: Talk) -> Days | None:
-    """ "2023-05-30"."""
+    """Such as "2023-05-30"."""
     moment = parse_date(match.group())
     return Days(moment.date()) if moment else None
 
@@ -263,7 +269,7 @@ def numbers(match: Match, base: date, talk: Talk) -> Days | None:
 
 
 def day_of_month(match: Match, base: date, talk: Talk) -> Days | None:
-    """ "March 5", "the 5th of March", "March 5-7"."""
+    """Such as "March 5", "the 5th of March", "March 5-7"."""
     name, first, last = group(match, "month") or group(match, "of"), int(match["d"]), group(match, "d2")
     month, end_month = _month_number(name), _month_number(group(match, "month2") or name)
     if year := group(match, "year"):
@@ -277,7 +283,7 @@ def day_of_month(match: Match, base: date, talk: Talk) -> Days | None:
 
 
 def whole_month(match: Match, base: date, talk: Talk) -> Days | None:
-    """ "in March", "May 2022", "early June"."""
+    """Such as "in March", "May 2022", "early June"."""
     month, part, way = _month_number(match["month"]), group(match, "part"), group(match, "way")
     if year := group(match, "year"):
         return _month(int(year), month, part)
@@ -290,7 +296,7 @@ def whole_month(match: Match, base: date, talk: Talk) -> Days | None:
 
 
 def whole_year(match: Match, _: date, __: Talk) -> Days:
-    """ "in 2019"."""
+    """Such as "in 2019"."""
     year = int(match["year"])
     return Days(date(year, 1, 1), date(year, 12, 31))
 

@@ -33,8 +33,9 @@ _NO_UNIT = r"(?![:.]?\d| ?%| (?:miles?|km|people|times|percent|hours?|minutes?|s
 
 
 def _rule(pattern: str, resolve: m.Resolve) -> Rule:
-    """Spaces in ``pattern`` stand for any white space."""
-    return Rule(re.compile(re.sub(r" (?!\?)", r"\\s+", pattern).replace(" ?", r"\s?"), re.IGNORECASE), resolve)
+    """Spaces in ``pattern`` stand for any white space, bounded so that time stays linear."""
+    spaced = pattern.replace(" ?", "\\s?").replace(" ", "\\s{1,3}")
+    return Rule(re.compile(spaced, re.IGNORECASE), resolve)
 
 
 RULES = (
@@ -58,7 +59,7 @@ RULES = (
     ),
     _rule(rf"\b(?:(?:the )?{_THIRD})?(?P<month>{_ANY_MONTH})(?: of|,)? {_YEAR}", m.whole_month),
     _rule(
-        r"\b(?:(?:in|since|during|until|till|by|around|throughout|from|back in|(?P<way>last|next)) )+"
+        r"\b(?:(?:in|since|during|until|till|by|around|throughout|from|back in|(?P<way>last|next)) ){1,2}"
         rf"(?:the )?(?:{_THIRD})?(?P<month>{_ANY_MONTH})(?! ?\d| the \d|['’]s\b)",
         m.whole_month,
     ),
@@ -81,7 +82,8 @@ RULES = (
     _rule(r"\btomorrow(?: (?:morning|afternoon|evening|night))?\b", m.offset(1)),
     _rule(r"\bthe other (?:day|night|week|weekend)\b", m.words_only),
     _rule(
-        rf"{_VAGUELY}\b{_NUMBER}[ -](?P<half>and a half )?(?P<unit>day|week|month|year|decade|fortnight)s?(?P<and_half> and a half)? ago\b",
+        rf"{_VAGUELY}\b{_NUMBER}(?: |-)(?P<half>and a half )?"
+        r"(?P<unit>day|week|month|year|decade|fortnight)s?(?P<and_half> and a half)? ago\b",
         m.ago,
     ),
     _rule(rf"\bin {_VAGUELY}{_NUMBER} (?P<half>and a half )?(?P<unit>day|week|month|year)s?\b(?:['’] time)?(?! of\b)", m.ahead),

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from ..records import Request
+from dualtrace_local.records import Request
 
 
 def control_strings(tokenizer: Any) -> tuple[str, ...]:

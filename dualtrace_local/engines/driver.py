@@ -20,9 +20,9 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from .. import config
-from ..errors import DualtraceError, EngineError
-from ..records import Completion, Done, Failure, Finish, Flow, Request, Usage
+from dualtrace_local import config
+from dualtrace_local.errors import DualtraceError, EngineError
+from dualtrace_local.records import Completion, Done, Failure, Finish, Flow, Request, Usage
 
 POLL = 1.0
 """Longest single wait for the engine, in seconds, so that time limits and Ctrl-C are noticed."""
@@ -285,10 +285,9 @@ class _Run:
         replies = self.engine.poll(max(0.0, min(POLL, left)))
         self.clock += time.monotonic() - before
         waiting = {slot.ticket: slot for slot in self.active.values()}
-        steps: list[tuple[_Slot, Callable[[], Request]]] = []
-        for reply in replies:
-            if slot := waiting.pop(reply.ticket, None):
-                steps.append((slot, partial(slot.send, reply.completion)))
+        steps: list[tuple[_Slot, Callable[[], Request]]] = [
+            (slot, partial(slot.send, reply.completion)) for reply in replies if (slot := waiting.pop(reply.ticket, None))
+        ]
         for slot in waiting.values():
             if self.clock - slot.sent >= self.time_limit:
                 self.engine.cancel(slot.ticket)

@@ -82,19 +82,19 @@ def _slug(lines: list[str]) -> str:
 
 
 def _anchor(_request: Request, data: str) -> dict[str, Any]:
-    return {"topic": _slug(data.splitlines())}
+    return {"topic": _slug(data.split("\n"))}
 
 
 def _scene(request: Request, data: str) -> dict[str, Any]:
-    things = _slug(data.splitlines()).replace("-", " and ")
+    things = _slug(data.split("\n")).replace("-", " and ")
     if "picture" in request.output.model_fields:
-        detail = " ".join(line.removeprefix("- ") for line in data.splitlines()).replace('"', "'")[:600].rstrip(".")
+        detail = " ".join(line.removeprefix("- ") for line in data.split("\n")).replace('"', "'")[:600].rstrip(".")
         return {"picture": f"Picture: the user sits at a wooden table with a card about {things}. {detail}."}
     return {"moment": f"The user sits at a wooden table and holds up a card about {things}."}
 
 
 def _read(request: Request, data: str) -> dict[str, Any]:
-    items = [json.loads(line) for line in data.splitlines()]
+    items = [json.loads(line) for line in data.split("\n")]
     found = re.search(r"(?m)^Question from the same person: (.*)$", request.user)
     asked = stems(found.group(1) if found else "")
     best = max(items, key=lambda i: (len(asked & stems(i["fact"])), i["said"]))

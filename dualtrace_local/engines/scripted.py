@@ -1,147 +1,171 @@
-"""An engine whose replies come from a table or a function: for every test of logic, and for trying the command line.
+"""An engine that answers from a table or a function: for tests of logic and for trying the command line without a model.
 
-It keeps the whole contract of ``Engine`` and can be told to go wrong in each way that a real one does.
+It behaves like a real one where that matters: prompts have a length and a limit, a shared prefix counts as cached, and it can be
+told to hang, to die, or to take the whole process with it at a given call.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from dualtrace_local.errors import EngineError
 from dualtrace_local.records import Completion, Finish, Request
 
 from .driver import Engine, EngineDiedError, Reply
 
 Answer = str | Completion
-Table = Mapping[str, Answer | Sequence[Answer]]
-"""By kind of request: one reply for all, or replies that are used up in order."""
+Table = Mapping[str, Answer | Iterable[Answer]]
+"""By kind of request: one answer for all, or answers that are used up in order."""
 
 BLOCK = 32
-"""Words in a block of the pretended prefix cache; only whole blocks are reused, as in vLLM."""
+"""Words of one block of the simulated prefix cache."""
 
 
-def words(text: str) -> int:
-    """Tokens as this engine counts them: words between white space."""
-    return len(text.split())
+@dataclass(frozen=True)
+class _Open:
+    """A request that waits for its answer. ``due``: the poll at which it is finished."""
+
+    ticket: int
+    priority: int
+    request: Request
+    due: int
 
 
 class ScriptedEngine(Engine):
-    """Answers from ``reply``, a function or a table by kind of request.
+    """Answers ``reply``: a function of the request, or a table by kind.
 
-    ``die_at``: the calls (1-based) at which the engine dies; ``stop_process_at``: the call at which the whole process is killed, as
-    ``kill -9`` does; ``hang_on``: requests that are never answered; ``latency``: polls that a reply takes. All requests that
-    were taken are in ``requests``, cancelled tickets in ``cancelled``. A string reply longer than the request's ``max_tokens``
-    words is cut there and finishes as ``length``.
+    A ``str`` is a completion that ended by itself; a ``Completion`` is handed on, with token counts filled in where they are 0.
+
+    Args:
+        reply: the answers.
+        model: name of the model.
+        limit: tokens (words) of prompt and completion.
+        latency: polls that a request takes.
+        batch: requests answered in one poll at most, lowest priority number first; 0 answers all.
+        hang_on: requests for which this is true are never answered.
+        die_at: the call (1-based) at which the engine dies, or several: ``range(3, 1000)`` is one that stays broken.
+        stop_process_at: the call (1-based) at which the whole process is killed as by ``kill -9``.
     """
 
     name = "scripted"
 
-    def __init__(  # noqa: PLR0913 - each names one way to go wrong
+    def __init__(
         self,
         reply: Callable[[Request], Answer] | Table,
         *,
         model: str = "scripted",
         limit: int = 4096,
-        die_at: Sequence[int] = (),
+        latency: int = 1,
+        batch: int = 0,
+        hang_on: Callable[[Request], bool] = lambda _: False,
+        die_at: int | Container[int] = (),
         stop_process_at: int = 0,
-        hang_on: Callable[[Request], bool] | None = None,
-        latency: int = 0,
     ) -> None:
         self.model = model
         self.limit = limit
         self.requests: list[Request] = []
-        self.cancelled: list[int] = []
-        self.restarts = 0
-        self.closed = False
+        self.order: list[int] = []
+        self.starts = 1
         self._reply = reply if callable(reply) else _from_table(reply)
-        self._die_at = frozenset(die_at)
-        self._stop_process_at = stop_process_at
-        self._hang_on = hang_on
         self._latency = latency
-        self._open: dict[int, tuple[int, int, Request]] = {}
+        self._batch = batch
+        self._hang_on = hang_on
+        self._die_at = (die_at,) if isinstance(die_at, int) else die_at
+        self._stop_process_at = stop_process_at
         self._polls = 0
-        self._seen: set[tuple[str, ...]] = set()
+        self._open: dict[int, _Open] = {}
+        self._seen: set[int] = set()
+
+    @property
+    def pending(self) -> int:
+        """Requests that are open."""
+        return len(self._open)
 
     def submit(self, ticket: int, request: Request, priority: int) -> None:
-        """Take a request; dies or stops the process where it was told to."""
+        """See Engine. Every request that arrives is a call, and is kept in ``requests``."""
         self.check_length(request, self.count_request(request))
         self.requests.append(request)
+        self.order.append(priority)
         if len(self.requests) == self._stop_process_at:
             os.kill(os.getpid(), signal.SIGKILL)
         if len(self.requests) in self._die_at:
-            msg = f"told to die at call {len(self.requests)}"
+            self._open.clear()
+            msg = f"the scripted engine was told to die at call {len(self.requests)}"
             raise EngineDiedError(msg)
-        self._open[ticket] = (priority, self._polls + self._latency, request)
+        self._open[ticket] = _Open(ticket, priority, request, self._polls + self._latency)
 
     def poll(self, timeout: float) -> list[Reply]:
-        """Everything that is due, by priority."""
-        del timeout
-        due = sorted(
-            (priority, ticket) for ticket, (priority, when, request) in self._open.items() if when <= self._polls and self._answers(request)
-        )
+        """See Engine."""
         self._polls += 1
-        return [Reply(ticket, self._complete(self._open.pop(ticket)[2])) for _, ticket in due]
+        answerable = [o for o in self._open.values() if not self._hang_on(o.request)]
+        if not answerable:
+            time.sleep(timeout)
+            return []
+        due = sorted((o for o in answerable if o.due <= self._polls), key=lambda o: (o.priority, o.ticket))
+        if self._batch:
+            due = due[: self._batch]
+        return [Reply(o.ticket, self._complete(self._open.pop(o.ticket).request)) for o in due]
 
-    def _answers(self, request: Request) -> bool:
-        return self._hang_on is None or not self._hang_on(request)
+    def cancel(self, ticket: int) -> None:
+        """See Engine."""
+        self._open.pop(ticket, None)
+
+    def restart(self) -> None:
+        """See Engine. ``starts`` counts."""
+        self.starts += 1
+        self._open.clear()
+        self._seen.clear()
+
+    def close(self) -> None:
+        """See Engine."""
+        self._open.clear()
+
+    def count(self, text: str) -> int:
+        """Words."""
+        return len(text.split())
+
+    def count_request(self, request: Request) -> int:
+        """Words of system and user text."""
+        return self.count(request.system) + self.count(request.user)
 
     def _complete(self, request: Request) -> Completion:
-        prompt = f"{request.system}\n{request.user}".split()
-        cached = self._cached(prompt)
         answer = self._reply(request)
-        if isinstance(answer, Completion):
-            return answer
-        pieces = answer.split()
-        if len(pieces) > request.max_tokens:
-            return Completion(" ".join(pieces[: request.max_tokens]), Finish.LENGTH, len(prompt), cached, request.max_tokens)
-        return Completion(answer, Finish.STOP, len(prompt), cached, len(pieces))
+        made = answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
+        words = [*request.system.split(), *request.user.split()]
+        return replace(
+            made,
+            prompt_tokens=made.prompt_tokens or len(words),
+            cached_tokens=made.cached_tokens or self._cached(words),
+            completion_tokens=made.completion_tokens or self.count(made.text),
+        )
 
-    def _cached(self, prompt: list[str]) -> int:
-        """Words of the longest prefix, in whole blocks, that an earlier prompt had too."""
-        cached = 0
-        for end in range(BLOCK, len(prompt) + 1, BLOCK):
-            prefix = tuple(prompt[:end])
+    def _cached(self, words: list[str]) -> int:
+        """Words of the longest prefix, in whole blocks, that an earlier prompt began with; remembers this prompt's prefixes."""
+        cached, prefix = 0, 0
+        for end in range(BLOCK, len(words) + 1, BLOCK):
+            prefix = hash((prefix, *words[end - BLOCK : end]))
             if prefix in self._seen:
                 cached = end
             self._seen.add(prefix)
         return cached
 
-    def cancel(self, ticket: int) -> None:
-        """Forget a request."""
-        if self._open.pop(ticket, None) is not None:
-            self.cancelled.append(ticket)
-
-    def restart(self) -> None:
-        """Go on with nothing open."""
-        self.restarts += 1
-        self._open.clear()
-
-    def close(self) -> None:
-        """Nothing to free."""
-        self.closed = True
-
-    def count(self, text: str) -> int:
-        """Words."""
-        return words(text)
-
-    def count_request(self, request: Request) -> int:
-        """Words of system and user text."""
-        return words(request.system) + words(request.user)
-
 
 def _from_table(table: Table) -> Callable[[Request], Answer]:
-    waiting = {kind: None if isinstance(value, str | Completion) else deque(value) for kind, value in table.items()}
+    """The table as a function. Raises EngineError (fatal) when it has no answer: a test that asks too much is wrong."""
+    single = {kind: answer for kind, answer in table.items() if isinstance(answer, str | Completion)}
+    queues = {kind: deque(answers) for kind, answers in table.items() if not isinstance(answers, str | Completion)}
 
     def reply(request: Request) -> Answer:
-        value = table[request.kind]
-        queue = waiting[request.kind]
-        if isinstance(value, str | Completion):
-            return value
-        if not queue:
-            msg = f"the table has no reply left for a request of kind {request.kind}"
-            raise EngineDiedError(msg)
-        return queue.popleft()
+        if request.kind in single:
+            return single[request.kind]
+        if queues.get(request.kind):
+            return queues[request.kind].popleft()
+        msg = f"the scripted table holds no (further) answer for {request.kind!r}; it knows {', '.join(table) or 'nothing'}"
+        raise EngineError(msg)
 
     return reply

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import sys
+import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from .. import config
-from ..config import ModelSpec
-from ..errors import EngineError
-from ..records import Completion, Finish, Request
+from dualtrace_local import config
+from dualtrace_local.config import ModelSpec
+from dualtrace_local.errors import EngineError
+from dualtrace_local.records import Completion, Finish, Request
+
 from .chat import render
 from .driver import Engine, EngineDiedError, Reply
 
@@ -30,17 +34,33 @@ CPU_BLOCK = 32
 
 
 @contextlib.contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Send what anything prints, C libraries and child processes too, to stderr: stdout is for our own output alone."""
+def _quiet() -> Iterator[None]:
+    """While vLLM starts: what anything prints, C libraries and child processes too, goes to stderr, and warnings nowhere.
+
+    stdout is for our own output alone, and a library's start-up notices are not about anything a user did.
+    """
     sys.stdout.flush()
-    kept = os.dup(1)
+    kept, disabled = os.dup(1), logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    os.dup2(2, 1)
     try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         os.dup2(kept, 1)
         os.close(kept)
+        logging.disable(disabled)
+
+
+_FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "repetition": Finish.REPETITION}
+
+
+def _gpu() -> bool:
+    """Whether there is a GPU to run on."""
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 class VllmEngine(Engine):
@@ -60,11 +80,9 @@ class VllmEngine(Engine):
         self._start()
 
     def _start(self) -> None:
-        import torch
-
-        gpu = torch.cuda.is_available()
-        config.prepare_environment(cpu=not gpu)
-        with stdout_to_stderr():
+        with _quiet():
+            gpu = _gpu()
+            config.prepare_environment(cpu=not gpu)
             try:
                 from vllm import LLM
             except ImportError as problem:
@@ -80,6 +98,7 @@ class VllmEngine(Engine):
                 "trust_remote_code": False,
                 "seed": self._seed,
                 "disable_log_stats": True,
+                "use_tqdm_on_load": False,
             }
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
@@ -126,3 +145,62 @@ class VllmEngine(Engine):
         )
         self._engine.add_request(str(ticket), {"prompt_token_ids": prompt}, sampling, priority=priority)
         self._open.add(ticket)
+
+    def poll(self, timeout: float) -> list[Reply]:
+        """See Engine. One step of vLLM: the wait is as long as the step takes, seconds for a long prompt on a CPU."""
+        if self._llm is None:
+            msg = "vLLM is not running"
+            raise EngineDiedError(msg)
+        if not self._open:
+            time.sleep(timeout)
+            return []
+        try:
+            outputs = self._engine.step()
+        except BaseException as problem:
+            self.close()  # Ctrl-C, too, leaves half a step behind that nothing can go on from
+            if not isinstance(problem, Exception):
+                raise
+            msg = f"vLLM stopped with {type(problem).__name__}"
+            raise EngineDiedError(msg) from problem
+        return [self._reply(output) for output in outputs if output.finished]
+
+    def _reply(self, output: Any) -> Reply:
+        ticket, made = int(output.request_id), output.outputs[0]
+        self._open.discard(ticket)
+        finish = _FINISH.get(made.finish_reason, Finish.ERROR)
+        return Reply(
+            ticket,
+            Completion(made.text, finish, len(output.prompt_token_ids), output.num_cached_tokens or 0, len(made.token_ids)),
+        )
+
+    def cancel(self, ticket: int) -> None:
+        """See Engine."""
+        if ticket in self._open and self._llm is not None:
+            self._open.discard(ticket)
+            self._engine.abort_request([str(ticket)])
+
+    def restart(self) -> None:
+        """See Engine."""
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """See Engine."""
+        self._open.clear()
+        if self._llm is None:
+            return
+        import torch
+
+        self._engine.engine_core.shutdown()
+        self._llm = self._engine = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def count(self, text: str) -> int:
+        """See Engine."""
+        return len(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def count_request(self, request: Request) -> int:
+        """See Engine."""
+        return len(self._prompt(request))

@@ -1,0 +1,110 @@
+"""Credentials out, before anything is hashed, stored, embedded, logged or shown to a model.
+
+Masked: passwords, PINs and one-time codes behind their naming words; keys and tokens, by their published shapes or behind naming
+words; private keys; payment cards (Luhn, ISO/IEC 7812-1); IBANs (mod 97, ISO 13616); identity numbers. Kept: what people want
+back, such as lockers, gates, bookings, confirmations, plates, flights, phones, dates, addresses. Only the secret itself is
+replaced, and masking twice changes nothing. Every pattern looks a bounded distance ahead, so time grows linearly with the text.
+
+Limits: a password without a naming word is not found, and a plain word is taken for one only where it stands as a value
+("password: swordfish", not "my password is wrong").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from dualtrace_local.records import Session
+
+from . import named
+from .shapes import Span, cards, ibans, shapes, social_security
+
+__all__ = ["MASK", "mask", "mask_session", "masked_count"]
+
+MASK = "[masked]"
+
+
+def mask(text: str) -> str:
+    """``text`` with each secret replaced by ``[masked]``."""
+    return _masked(text).text
+
+
+def masked_count(text: str) -> int:
+    """How many secrets ``mask`` replaces in ``text``."""
+    return _masked(text).count
+
+
+def mask_session(session: Session) -> Session:
+    """``session`` with every turn masked; the same object when there was nothing to mask."""
+    turns = tuple(replace(t, text=mask(t.text)) for t in session.turns)
+    return session if turns == session.turns else replace(session, turns=turns)
+
+
+@dataclass(frozen=True)
+class _Masked:
+    text: str
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """``find`` yields the secrets of a text; it is asked only when one of ``hints`` (lower case) is in the text."""
+
+    hints: tuple[str, ...]
+    find: Callable[[str], Iterator[Span]]
+
+
+def _masked(text: str) -> _Masked:
+    """Repeated until nothing is found, since a mask can bring another secret next to its naming word."""
+    done = _Masked(text)
+    while spans := _secrets(done.text):
+        pieces, at = [], 0
+        for span in spans:
+            pieces += [done.text[at : span.start], MASK]
+            at = span.end
+        done = _Masked("".join([*pieces, done.text[at:]]), done.count + len(spans))
+    return done
+
+
+def _secrets(text: str) -> list[Span]:
+    low = text.lower()
+    found = [span for rule in _RULES if any(hint in low for hint in rule.hints) for span in rule.find(text)]
+    spans: list[Span] = []
+    for span in sorted(found, key=lambda s: (s.start, s.end)):
+        if MASK in text[span.start : span.end]:
+            continue
+        if spans and span.start < spans[-1].end:
+            spans[-1] = Span(spans[-1].start, max(span.end, spans[-1].end))
+        else:
+            spans.append(span)
+    return spans
+
+
+def _hints(words: str) -> tuple[str, ...]:
+    return tuple(word.replace("·", " ") for word in words.split())
+
+
+_SHAPE_HINTS = """private·key :// = bearer authoriz eyj sk- k_live k_test ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat akia asia abia acca xox
+    xapp aiza ya29 gocspx hf_ npm_ pypi- dop_v1 shp sg. age-secret :aa"""
+_PASSWORD_HINTS = "pass pw psw kennwort wachtwoord contraseña senha parola login·code fi·code fi·key"
+_NUMBER_HINTS = """ssn soci insurance ni·number nino itin tin cpf dni nie nif bsn aadhaar codice curit numer number no. # nummer ausweis steuer
+    passport tax"""
+
+_RULES = (
+    _Rule(_hints(_SHAPE_HINTS), shapes),
+    _Rule(_hints("0 1 2 3 4 5 6 7 8 9"), cards),
+    _Rule(_hints("- "), social_security),
+    _Rule(_hints("0 1 2 3 4 5 6 7 8 9"), ibans),
+    _Rule(
+        _hints(_PASSWORD_HINTS),
+        named.named(named.PASSWORDS, named.password),
+    ),
+    _Rule(_hints("pin geheimzahl code otp password"), named.named(named.PINS, named.number(named.PIN, 4))),
+    _Rule(_hints("key token secret code"), named.named(named.KEYS, named.key)),
+    _Rule(_hints("card visa amex karte tarjeta carte"), named.named(named.CARDS, named.number(named.LONG_NUMBER, 12))),
+    _Rule(_hints("cvv cvc csc card· security·code"), named.named(named.CVVS, named.number(named.CVV, 3))),
+    _Rule(_hints(_NUMBER_HINTS), named.named(named.IDENTITIES, named.number(named.IDENTITY, 5))),
+    _Rule(_hints("phrase words"), named.named(named.SEEDS, named.seed)),
+    _Rule(_hints("·is· ·was·"), named.before_name),
+)
+"""The published table of what is masked: words of which a text must hold one (a dot is a space), and what finds the secrets."""

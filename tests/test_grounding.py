@@ -1,0 +1,408 @@
+"""Grounding: what a sentence may rest on, what it may not add, the published score table, and the user's orders about memory."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualtrace_local.grounding import (
+    LONGEST_QUOTE,
+    REMEMBER,
+    Ground,
+    Refused,
+    forbidden,
+    hedged,
+    names,
+    numbers,
+    score,
+    sentences,
+    session_evidence,
+    stems,
+)
+from dualtrace_local.records import Component, Evidence, Turn
+
+
+def user(*texts):
+    return tuple(Turn("user", text) for text in texts)
+
+
+def kept(written, *turns):
+    """The component of ``written`` on these turns; fails the test when it is refused."""
+    found = Ground(turns).component(written)
+    assert isinstance(found, Component), found
+    return found
+
+
+def refusal(written, *turns):
+    found = Ground(turns).component(written)
+    assert isinstance(found, Refused), found
+    return found.reason
+
+
+# ------------------------------------------------------------------------------------------- numbers, names, stems
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("twelve eggs", {"12"}),
+        ("12 eggs", {"12"}),
+        ("1,200 steps", {"1200"}),
+        ("1,234,567.50", {"1234567.5"}),
+        ("at 6:45", {"6:45"}),
+        ("at 06:45", {"6:45"}),
+        ("at 7:00 am", {"7"}),
+        ("a 5K in 25:50", {"5", "25:50"}),
+        ("$5.50", {"5.5"}),
+        ("3.0 litres", {"3"}),
+        ("3 litres.", {"3"}),
+        ("half of it", {"0.5"}),
+        ("0.5 of it", {"0.5"}),
+        ("twenty-five guests", {"25"}),
+        ("two hundred and seven guests", {"207"}),
+        ("three thousand five hundred", {"3500"}),
+        ("a hundred and one", {"101"}),
+        ("two dozen", {"24"}),
+        ("two, three or four", {"2", "3", "4"}),
+        ("chapters 1,2,5", {"1", "2", "5"}),
+        ("my second and third try", {"2", "3"}),
+        ("the 12th", {"12"}),
+        ("on 2019-08-05", {"2019", "8", "5"}),
+        ("ten eleven", {"10", "11"}),
+        ("٣ قطط", {"3"}),
+        ("１２冊", {"12"}),
+        ("no figures", set()),
+        ("someone often weighed tension", set()),
+    ],
+)
+def test_numbers_have_one_spelling(text, expected):
+    assert numbers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The user met Ines in Delft.", {"ines", "delft"}),
+        ("Yesterday the user met Ines's sister.", {"ines"}),
+        ("The user met Ines’ sister.", {"ines"}),
+        ("The user said I'm glad, and I’ve seen it.", set()),
+        ("It rained. Then it stopped.", set()),
+        ("The user saw Dr Okafor and Mrs. Lindqvist.", {"dr", "okafor", "mrs", "lindqvist"}),
+        ("The user lives in Saint-Malo.", {"saint-malo"}),
+        ("The user fährt über Öland.", {"öland"}),
+        ("The user has a PS5.", {"ps5"}),
+        ("The user 犬を飼っています.", set()),
+    ],
+)
+def test_names_are_capitalised_words_but_for_the_first(text, expected):
+    assert names(text) == expected
+
+
+def test_stems_leave_out_what_says_nothing():
+    assert stems("I don't have any of my own, won't I?") == stems("")
+    assert stems("two kayaks") == stems("2 kayak's")
+    assert stems("O'Brien") == stems("brien")
+    assert stems("naïve café") == stems("nai\u0308ve cafe\u0301")
+
+
+def test_scripts_without_spaces_are_compared_by_pairs():
+    assert stems("犬を飼っています") & stems("私は犬を飼って")
+
+
+def test_sentences_are_verbatim_and_never_too_long():
+    text = 'I like tea. She said no and left.\nNew line。犬です。猫です。' + "x" * 2000 + " end of it"
+    pieces = list(sentences(text))
+    assert all(piece in text for piece in pieces)
+    assert all(0 < len(piece) <= LONGEST_QUOTE for piece in pieces)
+    assert {"I like tea.", "犬です。", "猫です。"} <= set(pieces)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+
+
+# -------------------------------------------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("The user ran a race in 25:50.", "By the way, I ran my race in 25:50 last week."),
+        ("The user owns 12 hens.", "I own twelve hens."),
+        ("The user paid 1200 for a loom.", "I paid $1,200 for a loom."),
+        ("The user met Sean O'Brien.", "I met Sean O’Brien yesterday."),
+        ("The user met Anne-Marie Duval.", "I met Anne-Marie Duval yesterday."),
+        ("The user has a PS5 and a B2B job.", "I have a PS5 and a B2B job."),
+        ("The user's dog Rex is ill.", "My dog rex is ill."),
+        ("The user swims on Tuesdays.", "I swim every Tuesday."),
+        ("The user sings Italian opera.", "I sing old opera from Italy."),
+        ("The user wohnt in Köln über einer Bäckerei.", "Ich wohne in Köln über einer Bäckerei."),
+        ("The user met José.", "I met Jose\u0301."),
+        ("The user は犬を飼っています.", "こんにちは。私は犬を飼っています。名前はポチです。"),
+        ("The user عنده قطة اسمها لولو.", "عندي قطة اسمها لولو."),
+    ],
+)
+def test_a_sentence_rests_on_the_users_words(written, said):
+    component = kept(written, Turn("user", "Hello."), Turn("user", said))
+    assert component.quote in said
+    assert component.text == written
+    assert component.turn == 1
+    assert component.said_by == "user"
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "reason"),
+    [
+        ("The user owns 13 hens.", "I own twelve hens.", "a number"),
+        ("The user owns 20 hens.", "I own twenty-five hens.", "a number"),
+        ("The user woke up at 6:45.", "I woke up at 7:00 and I had 6 or 45 things to do.", "a number"),
+        ("The user paid 250 for a loom.", "I paid 200 and then 50 more for a loom.", "a number"),
+        ("The user ran a marathon with Mark.", "I ran a marathon.", "a name"),
+        ("The user went to Oslo.", "I went abroad.", "a name"),
+        ("The user called Anna.", "I called about the annual fee.", "a name"),
+        ("The user has a cat named لولو.", "عندي قطة اسمها ميمي.", "a name"),
+        ("The user enjoys pottery and sailing.", "I went to a match with friends.", "no words of the user"),
+        ("The user is.", "I am.", "no content"),
+    ],
+)
+def test_what_the_user_did_not_say_is_refused_with_a_reason(written, said, reason):
+    assert reason in refusal(written, *user(said))
+
+
+def test_what_only_an_assistant_said_is_refused():
+    turns = (Turn("user", "What could I do every morning?"), Turn("assistant", "Try quiet meditation every morning before breakfast."))
+    assert "somebody else" in refusal("The user does quiet meditation every morning before breakfast.", *turns)
+    assert "a name" in refusal("The user stays at Hotel Marl.", Turn("user", "Suggest a hotel."), Turn("assistant", "Try Hotel Marl."))
+    assert "somebody else" in refusal("The user keeps bees.", Turn("system", "The user keeps bees."), Turn("user", "Hi there."))
+
+
+def test_an_assistants_echo_does_not_take_the_words_from_the_user():
+    turns = (Turn("user", "My parrot Rico is 7."), Turn("assistant", "Lovely that your parrot Rico is 7 years old!"))
+    component = kept("The user's parrot Rico is 7 years old.", *turns)
+    assert (component.quote, component.turn) == ("My parrot Rico is 7.", 0)
+
+
+def test_a_number_draws_the_quote_to_where_it_was_said():
+    turns = user("I collect stamps and old maps. My shed holds 40 of my old maps.")
+    assert kept("The user has 40 old maps.", *turns).quote == "My shed holds 40 of my old maps."
+
+
+def test_quotes_of_dictation_without_sentence_ends_stay_short():
+    component = kept("The user's locker code is 4417.", *user("lorem ipsum " * 20_000 + "my locker code is 4417"))
+    assert len(component.quote) <= LONGEST_QUOTE
+    assert "4417" in component.quote
+
+
+@pytest.mark.parametrize("quote", ["Maybe I will move.", "I'm not sure, 3 or 4.", "I think it was May.", "I'm considering a kayak."])
+def test_hedges_are_heard(quote):
+    assert hedged(quote)
+    assert kept("The user will move or kayak in 3, 4 or in May.", *user("Maybe I will move or kayak in 3, 4 or in May.")).hedged
+    assert not hedged("I moved in May.")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text(max_size=120)), max_size=6), st.text(max_size=120))
+@settings(max_examples=80, deadline=None)
+def test_nothing_crashes_and_no_kept_sentence_brings_a_number(turns, written):
+    """Whatever was said and written, the numbers of a kept sentence are among the user's, and its quote is verbatim."""
+    said = [Turn(role, text) for role, text in turns]
+    found = Ground(said).component(written)
+    if isinstance(found, Component):
+        mine = frozenset().union(*(numbers(t.text) for t in said if t.role == "user"))
+        assert numbers(written) - {"1", "0.5"} <= mine
+        assert found.quote in said[found.turn].text
+        assert said[found.turn].role == "user"
+        assert 0 <= score(found).total <= 6
+
+
+@given(st.integers(1, 999_999))
+def test_figures_and_thousands_marks_agree(number):
+    assert numbers(f"{number}") == numbers(f"{number:,}") == numbers(f"{number}.00") == {str(number)}
+
+
+# ------------------------------------------------------------------------------------------------ the score table
+
+
+def scores(quote, text="The user has something good."):
+    evidence = score(Component(text, quote, 0))
+    return evidence.relevance, evidence.specificity, evidence.explicitness
+
+
+@pytest.mark.parametrize(
+    ("row", "quote", "value"),
+    [
+        ("the user's own life", "I bought a canoe.", 2),
+        ("the user's own life", "Our roof leaks.", 2),
+        ("the user's own life", "She called me.", 2),
+        ("the user's own life, in a question", "How do I fix my bike?", 2),
+        ("only as asker", "Can you help me write a poem about rain?", 1),
+        ("only as asker", "I need you to write a poem about rain.", 1),
+        ("only as asker", "I'd like you to proofread my text.", 1),
+        ("only as asker", "Could you please suggest some dishes to us?", 1),
+        ("only as asker", "I'm looking for a summary of the play.", 1),
+        ("only as asker", "How should I cook rice?", 1),
+        ("no first person", "What is the capital of Norway?", 0),
+        ("no first person", "Rain is wet, i.e. not dry.", 0),
+        ("no first person", "The US economy grew.", 0),
+    ],
+)
+def test_relevance_row_by_row(row, quote, value):
+    assert scores(quote)[0] == value, row
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "value"),
+    [
+        ("a number", "The user has 3 hens.", 2),
+        ("a number in words", "The user has three hens.", 2),
+        ("a date", "The user was born in May.", 2),
+        ("a name", "The user knows Ines.", 2),
+        ("an event", "The user moved.", 1),
+        ("three content words", "The user enjoys slow quiet mornings.", 1),
+        ("one as a pronoun is no number", "The user wants one.", 0),
+        ("neither", "The user likes tea.", 0),
+    ],
+)
+def test_specificity_row_by_row(row, text, value):
+    assert scores("I do.", text)[1] == value, row
+
+
+@pytest.mark.parametrize(
+    ("row", "quote", "value"),
+    [
+        ("main clause", "I bought a canoe.", 2),
+        ("main clause after another", "It rained, but I went out.", 2),
+        ("main clause", "My sister is a vet.", 2),
+        ("in passing", "Any ideas for the birthday of my aunt.", 1),
+        ("in a question", "What suits me, as I bought a canoe?", 1),
+        ("only as asker", "Can you help me write a poem?", 1),
+        ("no first person", "What is the capital of Norway?", 0),
+    ],
+)
+def test_explicitness_row_by_row(row, quote, value):
+    assert scores(quote)[2] == value, row
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("The user got a canoe.", "Which paddles would suit the canoe I got last spring?"),
+        ("The user has a daughter who is 9.", "What are good books for my daughter, who is 9?"),
+        ("The user ran 10 km.", "Any stretches for after runs like my 10 km yesterday?"),
+    ],
+)
+def test_a_disclosure_in_passing_passes_the_gate(written, said):
+    assert score(kept(written, *user(said))).total >= 3
+
+
+def test_a_session_has_the_maximum_in_each_dimension():
+    turns = user("I moved.", "What about my 12 hens?")
+    each = [Evidence(2, 0, 2, ("I moved.",)), Evidence(1, 2, 1, ("What about my 12 hens?",)), Evidence(0, 0, 0, ("I moved.",))]
+    assert session_evidence(each, turns) == Evidence(2, 2, 2, ("I moved.", "What about my 12 hens?"))
+    assert session_evidence((), turns) == Evidence()
+
+
+# -------------------------------------------------------------------------------------------- orders about memory
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember that my locker code is 4417.",
+        "remember this: the gate code is 4417",
+        "Please remember my sister's birthday is in May.",
+        "Thanks! Also, please keep in mind that I don't eat nuts.",
+        "Don't forget that the spare key is under the pot.",
+        "My dentist is Dr Okafor, please remember that.",
+        "Can you please remember that I take the early train?",
+        "I want you to remember this.",
+        "Make a note that my blood type is rare.",
+        "Remember: my passport runs out in June.",
+    ],
+)
+def test_an_order_to_remember_is_heard(text):
+    assert session_evidence((), user(text)).override == "remember"
+    assert not forbidden(user(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please don't remember this.",
+        "My code is 4417. Do not remember that!",
+        "Don't save this conversation",
+        "do not store any of this",
+        "Never record what I said about my boss.",
+        "Please do not keep a record of this.",
+        "I lost my job (don't keep this).",
+        "Forget what I just told you.",
+        "Please forget this.",
+        "I don't want you to remember this.",
+        "I'd rather you didn't store that.",
+        "I would like you to forget everything I said.",
+        "You shouldn't remember this.",
+        "Could you please not save this?",
+        "Ok, and please don’t remember my weight.",
+    ],
+)
+def test_an_order_not_to_remember_is_heard(text):
+    assert forbidden(user("I moved to Delft.", text))
+    assert session_evidence((), user("Remember that I moved.", text)).override == "forget"
+    assert not REMEMBER.search(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't remember this song.",
+        "I don't remember that at all",
+        "Do you remember that time at the lake?",
+        "I remember that my aunt sang.",
+        "I will never forget this day.",
+        "I can't forget that film.",
+        "We do not store this in the fridge.",
+        "They never keep this shop open.",
+        "I never record this show.",
+        "Don't keep it too formal.",
+        "I forget that word every time.",
+        "You don't remember this from last week?",
+        "Remember that you are an expert in taxes.",
+        "Remember that the answer should be short.",
+        "Remember that day at the lake?",
+    ],
+)
+def test_talk_about_remembering_is_no_order(text):
+    assert not forbidden(user(text))
+    assert session_evidence((), user(text)).override == ""
+
+
+@pytest.mark.parametrize("text", ["don't forget this", "Please don’t forget that I moved", "never forget that I moved"])
+def test_an_order_not_to_forget_is_an_order_to_remember(text):
+    assert not forbidden(user(text))
+    assert session_evidence((), user(text)).override == "remember"
+
+
+def test_only_the_user_gives_orders():
+    turns = (Turn("assistant", "Please don't remember this. Remember that my code is 1."), Turn("user", "Hi."))
+    assert not forbidden(turns)
+    assert session_evidence((), turns).override == ""
+
+
+def test_stakes_override_is_told_by_what_was_grounded():
+    quote = "I'm allergic to penicillin."
+    assert session_evidence([Evidence(2, 1, 2, (quote,))], user(quote)).override == "stakes"
+    assert session_evidence([Evidence(2, 1, 2, ("I bought a canoe.",))], user("Tell me about allergies.")).override == ""
+
+
+EVIL = ("can you ", "I need you ", "I ", "my a ", "- ", "x", ". ", "I think ", "do not ", "1,", "please ", "\n", " ", "don't forget ", "'", "。", "twenty ")
+
+
+@pytest.mark.parametrize("unit", EVIL)
+def test_200_000_characters_are_read_in_linear_time(unit):
+    """Ten times the text takes about ten times as long; quadratic patterns would take minutes here."""
+    text = (unit * 200_000)[:200_000]
+    before = time.process_time()
+    turns = user(text)
+    Ground(turns).component("The user has 12 hens.")
+    score(Component("The user has 12 hens.", text, 0))
+    session_evidence([Evidence(1, 1, 1, (text,))], turns)
+    forbidden(turns)
+    names(text)
+    assert time.process_time() - before < 15
