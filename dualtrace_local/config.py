@@ -263,6 +263,9 @@ def crash_point() -> str:
 def prepare_environment(*, cpu: bool) -> None:
     """Set every off-switch, and what vLLM needs on a CPU. Values that the user has set stay, but for the off-switches."""
     os.environ.update(OFF_SWITCHES)
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # stdout holds our own output alone
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # a fork of a process with threads can hang
     if cpu:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")

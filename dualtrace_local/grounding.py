@@ -23,7 +23,7 @@ STOP_WORDS = frozenset(
         "get got had has have having he her hers him his how i if in into is it its just like made make many me more most my no "
         "not now of off on once only or other our out over own really recently she should so some such than that the their them "
         "then there these they this those through to too up us user user's very was we were what when where which while who will "
-        "with would you your yours s t ve re m d ll "
+        "with would yes you your yours s t ve re m d ll "
     ).split()
 )
 """Words that say nothing about what a sentence is about."""

@@ -117,7 +117,7 @@ def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
 
 
 _ADVICE = re.compile(r"\b(?:suggest\w*|recommend\w*|advice|advise|ideas?|tips?|should\s+I|could\s+I|would\s+you)\b", re.IGNORECASE)
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)")
+_CLOCK = re.compile(r"\b(\d{1,2}):(\d\d)\b")
 
 
 def _text(item: Item, question: Question) -> str:
@@ -147,7 +147,7 @@ def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
     for first, last in combinations(days, 2):
         apart = (last - first).days
         made |= {float(whole(apart / unit)) for unit in (1, 7, 30.44, 365.25) for whole in (math.floor, round)}
-    clocks = [60 * int(m.group(1)) + int(m.group(2)) for m in map(_CLOCK.fullmatch, listed) if m]
+    clocks = [60 * int(m.group(1)) + int(m.group(2)) for text in facts for m in _CLOCK.finditer(text)]
     moved = {(c + sign * int(v)) % 1440 for c in clocks for v in values for sign in (-1, 1)}
     return frozenset(f"{v:.2f}".rstrip("0").rstrip(".") for v in made) | frozenset(f"{m // 60}:{m % 60:02}" for m in moved)
 

@@ -12,6 +12,9 @@ from dualtrace_local.grounding import NUMBER_WORDS
 
 SECRET = b"0123456789abcdef"
 
+COUNTS = frozenset("one two three four five six seven eight nine ten half once first second third".split())
+"""Words that say how long a reply may be."""
+
 TASK_WORDS = frozenset("User Picture Date Question Today Text You Verdict Which Give Keep".split())
 
 
@@ -49,9 +52,11 @@ def test_no_template_holds_something_that_could_become_a_memory(name, text):
     shown = re.sub(r"\{\{[a-z_]+\}\}", "", text)
     without_scale = re.sub(r"(?m)^(?:relevance|specificity|explicitness): 0 .*, 1 .*, 2 .*$", "", shown)
     assert not re.search(r"\d", without_scale), name
-    calendar = r"(?i)\b(?:jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec|mon|tues|wednes|thurs|fri|satur|sun)(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember|day)s?\b"
+    months = "january february march april june july august september october november december"
+    weekdays = "monday tuesday wednesday thursday friday saturday sunday"
+    calendar = rf"(?i)\b(?:{'|'.join((months + ' ' + weekdays).split())})s?\b"
     assert not re.search(calendar, shown), name
-    assert not {w for w in re.findall(r"[a-z]+", shown.lower()) if w in NUMBER_WORDS} - set("one two three four half once first second".split()), name
+    assert not {w for w in re.findall(r"[a-z]+", shown.lower()) if w in NUMBER_WORDS} - COUNTS, name
     starts = re.sub(r'(?:^|[.:!?"]\s*|\n)"?[A-Z]\w*', " ", shown)
     assert not set(re.findall(r"\b[A-Z]\w*", starts)) - TASK_WORDS, name
 
@@ -119,7 +124,21 @@ def test_the_same_key_has_the_same_marks_and_another_store_has_others():
 
 
 PIECES = st.sampled_from(
-    ["<data ", "</data ", "<DATA x>", "< / data", "\n", "data>", ">", "</session>", "---END DATA---", "{{session}}", "<\u200bdata 1>", "</data>", "x"]
+    [
+        "<data ",
+        "</data ",
+        "<DATA x>",
+        "< / data",
+        "\n",
+        "data>",
+        ">",
+        "</session>",
+        "---END DATA---",
+        "{{session}}",
+        "<\u200bdata 1>",
+        "</data>",
+        "x",
+    ]
     + [prompts.template(n) for n in prompts.names()]
 )
 

@@ -91,7 +91,7 @@ def test_what_was_committed_is_read_back(tmp_path, embedder):
         assert (two.status, two.memories, two.dropped_sentences) == ("dropped", 0, ("no user words",))
         assert store.known() == {one.key: "f1", two.key: "f1"}
         info = store.info()
-        assert (info.sessions, info.memories, info.with_scene, info.rounds, info.vectors, info.cut) == (2, 2, 1, 4, 8, 0)
+        assert (info.sessions, info.memories, info.with_scene, info.rounds, info.vectors, info.cut) == (2, 2, 1, 4, 4, 0)
         assert (info.embedder, info.embedder_digest, info.dimension) == (embedder.name, embedder.digest, 384)
         assert info.bytes > 1000
 

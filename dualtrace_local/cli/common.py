@@ -57,6 +57,18 @@ def model_options(command: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
+def no_model(command: F) -> F:
+    """The model options for a command that needs no model, so that one set of options fits all: names are checked, nothing else."""
+
+    @model_options
+    @functools.wraps(command)
+    def wrapped(*args: Any, choice: Choice, **options: Any) -> Any:
+        del choice
+        return command(*args, **options)
+
+    return wrapped  # type: ignore[return-value]
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout instead of text.")
 store_option = click.option(
     "--store",
@@ -100,8 +112,13 @@ def parse_as_of(_ctx: click.Context, _param: click.Parameter, value: str | None)
 
 
 def emit(value: object) -> None:
-    """Print one JSON document on stdout."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+    """Print one JSON document on stdout, as UTF-8 whatever the locale; half a surrogate pair becomes an escape that JSON reads back."""
+    emit_line(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def emit_line(text: str) -> None:
+    """Print JSON text on stdout as it is said in ``emit``."""
+    click.echo(text.encode("utf-8", "backslashreplace"))
 
 
 def say(line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from . import render
 from .common import (
     Choice,
     emit,
+    emit_line,
     finish,
     json_option,
     limit_option,
     listener,
     model_options,
+    no_model,
     parse_as_of,
     scope_option,
     store_option,
@@ -87,11 +90,11 @@ def memory() -> None:
 @store_option
 @scope_option
 @limit_option
-@model_options
+@no_model
 @json_option
-def list_(store_path: Path, scope: Scope, limit: int | None, choice: Choice, as_json: bool) -> None:
+def list_(store_path: Path, scope: Scope, limit: int | None, as_json: bool) -> None:
     """List the memories of a scope, by date."""
-    with render.opened(store_path, choice) as store:
+    with render.opened(store_path) as store:
         found = sorted(store.memories(scope), key=lambda m: (m.date is not None, m.date, m.session_key, m.ordinal))[:limit]
     if as_json:
         emit({"memories": [render.memory_json(m) for m in found]})
@@ -103,11 +106,11 @@ def list_(store_path: Path, scope: Scope, limit: int | None, choice: Choice, as_
 @click.argument("memory_id", metavar="ID")
 @store_option
 @scope_option
-@model_options
+@no_model
 @json_option
-def show(memory_id: str, store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
+def show(memory_id: str, store_path: Path, scope: Scope, as_json: bool) -> None:
     """Show one memory whole: fact, scene, scores, and the user's words it rests on. ID may be its first characters."""
-    with render.opened(store_path, choice) as store:
+    with render.opened(store_path) as store:
         found = store.memory(memory_id, scope)
         source = next((row for row in store.sessions(scope) if row.key == found.session_key), None)
     if as_json:
@@ -119,11 +122,11 @@ def show(memory_id: str, store_path: Path, scope: Scope, choice: Choice, as_json
 @memory.command()
 @store_option
 @scope_option
-@model_options
+@no_model
 @json_option
-def stats(store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
+def stats(store_path: Path, scope: Scope, as_json: bool) -> None:
     """Count what the gate kept, by tier, type and category."""
-    with render.opened(store_path, choice) as store:
+    with render.opened(store_path) as store:
         found = render.stats_json(store.sessions(scope), store.memories(scope))
     if as_json:
         emit(found)
@@ -138,25 +141,28 @@ def store() -> None:
 
 @store.command()
 @store_option
-@model_options
-def dump(store_path: Path, choice: Choice) -> None:
-    """Print every row, sorted, one JSON object a line: two stores are equal when their dumps are."""
-    import json
-
-    with render.opened(store_path, choice) as opened:
-        for row in opened.dump():
-            click.echo(json.dumps(row, ensure_ascii=False, sort_keys=True))
+@no_model
+@json_option
+def dump(store_path: Path, as_json: bool) -> None:
+    """Print every row, sorted, one JSON object a line (an array with --json): two stores are equal when their dumps are."""
+    with render.opened(store_path) as opened:
+        rows = opened.dump()
+        if as_json:
+            emit(list(rows))
+        else:
+            for row in rows:
+                emit_line(json.dumps(row, ensure_ascii=False, sort_keys=True))
 
 
 @store.command()
 @store_option
-@model_options
+@no_model
 @json_option
-def info(store_path: Path, choice: Choice, as_json: bool) -> None:
+def info(store_path: Path, as_json: bool) -> None:
     """Say what a store holds, with which embedding model, and its size."""
     from dualtrace_local.records import plain
 
-    with render.opened(store_path, choice) as opened:
+    with render.opened(store_path) as opened:
         found = plain(opened.info())
     if as_json:
         emit(found)

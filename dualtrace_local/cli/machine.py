@@ -34,17 +34,15 @@ def _chosen(choice: Choice, names: tuple[str, ...]) -> tuple[str, ...]:
 @models.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @model_options
-def pull(names: tuple[str, ...], choice: Choice) -> None:
+@json_option
+def pull(names: tuple[str, ...], choice: Choice, as_json: bool) -> None:
     """Fetch models and verify their SHA-256; those of all roles when no NAME is given. The only command that uses the network."""
     from dualtrace_local.weights import pull as fetch
 
-    for name in _chosen(choice, names):
-        spec = choice.models.spec(name)
-        if spec.engine == "scripted":
-            say(f"{name}: has no files")
-        else:
-            folder = fetch(name, spec, say)
-            say(f"{name}: ready in {folder}")
+    specs = {name: choice.models.spec(name) for name in _chosen(choice, names)}
+    folders = {name: "" if spec.engine == "scripted" else str(fetch(name, spec, say)) for name, spec in specs.items()}
+    if as_json:
+        emit({"models": {name: {"folder": folder} for name, folder in folders.items()}})
 
 
 @models.command()

@@ -16,7 +16,7 @@ from rich.text import Text
 from dualtrace_local.config import Models
 from dualtrace_local.records import Answer, Memory, plain
 
-from .common import Choice, roles_of, say
+from .common import roles_of, say
 
 if TYPE_CHECKING:
     from dualtrace_local.pipeline.demo import Story
@@ -43,12 +43,11 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
-def opened(path: Path, choice: Choice) -> Store:
-    """A store for reading; no language model is loaded."""
-    from dualtrace_local.pipeline.parts import Parts
+def opened(path: Path) -> Store:
+    """A store for reading; no model is needed."""
     from dualtrace_local.store import Store
 
-    return Store.open(path, Parts(choice.models).embedder, say=say)
+    return Store.open(path, None, say=say)
 
 
 def fields(values: Mapping[str, Any]) -> None:
@@ -111,10 +110,11 @@ def answer_json(found: Answer) -> dict[str, Any]:
 def answer(found: Answer) -> None:
     """The answer and where it comes from."""
     console = out()
-    console.print(Text(found.text, style="bold"))
+    console.print(Text(found.text, style="bold"), soft_wrap=True)
     console.print(f"state {found.state.value}, confidence {found.confidence}" + (f" ({found.reason})" if found.reason else ""))
     for source in found.sources:
-        console.print(f"  {source.date or 'undated'}  {source.anchor}  session {source.session_id}  memory {source.memory_id[:12]}")
+        line = f"  {source.date or 'undated'}  {source.anchor}  session {source.session_id}  memory {source.memory_id[:12]}"
+        console.print(line, soft_wrap=True)
 
 
 # --------------------------------------------------------------------------------------------------------- memories
@@ -260,7 +260,7 @@ def result(found: Result, folder: Path) -> None:
             )
     for problem in found.report.problems:
         say(problem)
-    console.print(f"whole report: {folder / 'report' / 'report.md'}")
+    console.print(f"whole report: {folder / 'report' / 'report.md'}", soft_wrap=True)
 
 
 def story_json(told: Story, seconds: float) -> dict[str, Any]:

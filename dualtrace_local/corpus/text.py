@@ -112,7 +112,7 @@ def parse_date(text: str) -> datetime | None:
             return None
         hour = hour % _NOON + (_NOON if match["half"] in "pP" else 0)
     try:
-        return datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - naive local time is what the records hold
+        return datetime(year, month, day, hour, minute, second)
     except ValueError:
         return None
 

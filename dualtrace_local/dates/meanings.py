@@ -99,7 +99,7 @@ def _dateparser(words: str, base: date) -> date | None:
     import dateparser
 
     settings = {
-        "RELATIVE_BASE": datetime(base.year, base.month, base.day),  # noqa: DTZ001 - days of the talk carry no zone
+        "RELATIVE_BASE": datetime(base.year, base.month, base.day),
         "DATE_ORDER": "YMD",
         "TIMEZONE": "UTC",
         "RETURN_AS_TIMEZONE_AWARE": False,
@@ -119,15 +119,11 @@ def _pick(spans: list[Days], base: date, talk: Talk) -> Days | None:
     ago = max((base - (before.last or before.first)).days, 0) if before else _LEAP_YEAR
     ahead = max((after.first - base).days, 0) if after else _LEAP_YEAR
     if talk.future and not talk.past:
-        return after if ahead < _LEAP_YEAR and not _doubtful(ahead, ago) else None
+        # Almost a year ahead, while the same day lies close behind, is more likely a slip than a plan.
+        return None if ahead >= _LEAP_YEAR or (ahead > _FAR and ago < _NEAR) else after
     if talk.past and not talk.future:
-        return before if ago < _LEAP_YEAR and not _doubtful(ago, ahead) else None
+        return before if ago < _LEAP_YEAR else None
     return before if ago <= ahead and ago < _LEAP_YEAR else None
-
-
-def _doubtful(chosen: int, other: int) -> bool:
-    """The tense points almost a year away while the same day lies close on the other side: more likely a slip."""
-    return chosen > _FAR and other < _NEAR
 
 
 def _around(base: date, month: int, day: int) -> list[Days]:

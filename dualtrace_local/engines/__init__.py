@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dualtrace_local.config import ModelSpec
@@ -27,6 +28,7 @@ __all__ = [
     "Reply",
     "TimeLimitError",
     "ask",
+    "make_counter",
     "make_engine",
 ]
 
@@ -50,3 +52,13 @@ def make_engine(name: str, spec: ModelSpec, folder: Path | None, seed: int = 0) 
     from .vllm import VllmEngine
 
     return VllmEngine(name, spec, folder, seed)
+
+
+def make_counter(folder: Path | None) -> Callable[[str], int]:
+    """Tokens of a plain text as a model's tokenizer counts them, without starting its engine; words where there is no folder."""
+    if folder is None:
+        return lambda text: len(text.split())
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)

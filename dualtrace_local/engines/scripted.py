@@ -39,7 +39,8 @@ class _Open:
 class ScriptedEngine(Engine):
     """Answers ``reply``: a function of the request, or a table by kind.
 
-    A ``str`` is a completion that ended by itself; a ``Completion`` is handed on, with token counts filled in where they are 0.
+    A ``str`` is what the model would write, cut (``length``) at the request's ``max_tokens`` words; a ``Completion`` is handed on
+    as it is, with token counts filled in where they are 0. ``requests`` holds all that arrived, ``order`` their priorities.
 
     Args:
         reply: the answers.
@@ -135,7 +136,7 @@ class ScriptedEngine(Engine):
 
     def _complete(self, request: Request) -> Completion:
         answer = self._reply(request)
-        made = answer if isinstance(answer, Completion) else Completion(answer, Finish.STOP)
+        made = answer if isinstance(answer, Completion) else self._cut(answer, request.max_tokens)
         words = [*request.system.split(), *request.user.split()]
         return replace(
             made,
@@ -143,6 +144,12 @@ class ScriptedEngine(Engine):
             cached_tokens=made.cached_tokens or self._cached(words),
             completion_tokens=made.completion_tokens or self.count(made.text),
         )
+
+    def _cut(self, text: str, most: int) -> Completion:
+        """``text`` as far as ``most`` words reach."""
+        if self.count(text) <= most:
+            return Completion(text, Finish.STOP)
+        return Completion(" ".join(text.split()[:most]), Finish.LENGTH)
 
     def _cached(self, words: list[str]) -> int:
         """Words of the longest prefix, in whole blocks, that an earlier prompt began with; remembers this prompt's prefixes."""

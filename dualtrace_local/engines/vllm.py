@@ -103,7 +103,7 @@ class VllmEngine(Engine):
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
                 self._llm = LLM(**{**options, **self._spec.engine_options})
-            except (RuntimeError, ValueError, OSError, MemoryError) as problem:
+            except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as problem:
                 msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
                 raise EngineError(msg) from problem
         self._engine = self._llm.llm_engine
@@ -127,7 +127,7 @@ class VllmEngine(Engine):
         return render(self._tokenizer, request, self._spec.chat_template_kwargs)
 
     def submit(self, ticket: int, request: Request, priority: int) -> None:
-        """See Engine. A request that vLLM refuses (a schema it cannot enforce) raises vLLM's own error, for this flow alone."""
+        """See Engine. A request that vLLM refuses (a schema it cannot enforce) raises EngineError, for this flow alone."""
         from vllm import SamplingParams
         from vllm.sampling_params import RepetitionDetectionParams
 
@@ -143,7 +143,11 @@ class VllmEngine(Engine):
             structured_outputs=self._constraint(request.output),
             repetition_detection=RepetitionDetectionParams(**REPETITION),
         )
-        self._engine.add_request(str(ticket), {"prompt_token_ids": prompt}, sampling, priority=priority)
+        try:
+            self._engine.add_request(str(ticket), {"prompt_token_ids": prompt}, sampling, priority=priority)
+        except ValueError as problem:
+            msg = f"vLLM refuses a request of kind {request.kind!r}: {' '.join(str(problem).split())[:300]}"
+            raise EngineError(msg) from problem
         self._open.add(ticket)
 
     def poll(self, timeout: float) -> list[Reply]:

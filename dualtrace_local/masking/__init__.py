@@ -86,9 +86,9 @@ def _hints(words: str) -> tuple[str, ...]:
 
 _SHAPE_HINTS = """private·key :// = bearer authoriz eyj sk- k_live k_test ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat akia asia abia acca xox
     xapp aiza ya29 gocspx hf_ npm_ pypi- dop_v1 shp sg. age-secret :aa"""
-_PASSWORD_HINTS = "pass pw psw kennwort wachtwoord contraseña senha parola login·code fi·code fi·key"
-_NUMBER_HINTS = """ssn soci insurance ni·number nino itin tin cpf dni nie nif bsn aadhaar codice curit numer number no. # nummer ausweis steuer
-    passport tax"""
+_WORD_HINTS = "pass pw psw kennwort wachtwoord contraseña senha parola login·code fi·code fi·key"
+_NUMBER_HINTS = """ssn soci insurance ni·number nino itin tin cpf dni nie nif bsn aadhaar codice curit numer number no. # nummer
+    ausweis steuer passport tax"""
 
 _RULES = (
     _Rule(_hints(_SHAPE_HINTS), shapes),
@@ -96,15 +96,15 @@ _RULES = (
     _Rule(_hints("- "), social_security),
     _Rule(_hints("0 1 2 3 4 5 6 7 8 9"), ibans),
     _Rule(
-        _hints(_PASSWORD_HINTS),
-        named.named(named.PASSWORDS, named.password),
+        _hints(_WORD_HINTS),
+        named.behind(named.PASSWORDS, named.password),
     ),
-    _Rule(_hints("pin geheimzahl code otp password"), named.named(named.PINS, named.number(named.PIN, 4))),
-    _Rule(_hints("key token secret code"), named.named(named.KEYS, named.key)),
-    _Rule(_hints("card visa amex karte tarjeta carte"), named.named(named.CARDS, named.number(named.LONG_NUMBER, 12))),
-    _Rule(_hints("cvv cvc csc card· security·code"), named.named(named.CVVS, named.number(named.CVV, 3))),
-    _Rule(_hints(_NUMBER_HINTS), named.named(named.IDENTITIES, named.number(named.IDENTITY, 5))),
-    _Rule(_hints("phrase words"), named.named(named.SEEDS, named.seed)),
+    _Rule(_hints("pin geheimzahl code otp password"), named.behind(named.PINS, named.number(named.PIN, 4))),
+    _Rule(_hints("key token secret code"), named.behind(named.KEYS, named.key)),
+    _Rule(_hints("card visa amex karte tarjeta carte"), named.behind(named.CARDS, named.number(named.LONG_NUMBER, 12))),
+    _Rule(_hints("cvv cvc csc card· security·code"), named.behind(named.CVVS, named.number(named.CVV, 3))),
+    _Rule(_hints(_NUMBER_HINTS), named.behind(named.IDENTITIES, named.number(named.IDENTITY, 5))),
+    _Rule(_hints("phrase words"), named.behind(named.SEEDS, named.seed)),
     _Rule(_hints("·is· ·was·"), named.before_name),
 )
 """The published table of what is masked: words of which a text must hold one (a dot is a space), and what finds the secrets."""

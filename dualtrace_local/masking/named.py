@@ -27,8 +27,8 @@ _LOOK = 200
 """How far behind a naming word its value may begin, in characters."""
 _CLOSING = r"[\"'”’`*_)]{0,4}"
 _AIMED = (
-    r"(?:\s{1,3}(?:for|to|of|on|at|in|from|that|which|i|we|für|zum|zur|zu|vom|von|para|de|del|pour|du|per)"
-    r"(?:\s{1,3}[\w’'@.&-]{1,30}){1,7}?)?"
+    r"(?:[ \t]{1,3}(?:for|to|of|on|at|in|from|that|which|i|we|für|zum|zur|zu|vom|von|para|de|del|pour|du|per)"
+    r"(?:[ \t]{1,3}[\w’'@&-]{1,30}(?:\.\w{1,20})?){1,7}?)?"
 )
 _BE = r"(?:\s{1,3}(?:is|was|are|be|will\sbe|has\sbeen|used\sto\sbe|ist|war|lautet|heißt|sind|es|era|son|est|était|è|é|c[’']est)|[’']s)"
 _SAID = re.compile(
@@ -40,7 +40,7 @@ _MARKED = re.compile(rf"{_CLOSING}{_AIMED}{_CLOSING}[ \t]{{0,3}}(?::=|=>|[:=→|
 _SET = re.compile(r"\s{1,3}(?:to|as|of|auf|a|en)\s{1,3}", re.IGNORECASE)
 _CHANGED_IT = re.compile(r"[^.!?\n]{0,60}?\b(?:chang|set|reset|updat)\w{0,4}\s(?:it|them)(?:\sback)?\s(?:to|as)\s{1,3}", re.IGNORECASE)
 _NEXT = re.compile(r"[^.!?\n]{0,40}?[.!,;]?\s{1,3}(?:it|that)(?:[’']s|\sis|\swas)\s{1,3}", re.IGNORECASE)
-_BESIDE = re.compile(rf"{_CLOSING}\s{{1,3}}\(?")
+_BESIDE = re.compile(rf"{_CLOSING}[ \t]{{1,3}}\(?")
 _BRACKET = re.compile(rf"{_AIMED}\s?\(", re.IGNORECASE)
 _CHANGING = re.compile(r"\b(?:chang|set|reset|updat|switch|geänder|cambi)\w{0,5}\s(?:[\w’'-]{1,20}\s){0,4}$", re.IGNORECASE)
 _QUOTES = (('"', '"'), ("'", "'"), ("`", "`"), ("“", "”"), ("‘", "’"), ("„", "“"), ("«", "»"))
@@ -79,7 +79,7 @@ def _value(text: str, start: int, how: str) -> _Value:
     return _Value(text[start : start + 300].split("\n", 1)[0], start, how)
 
 
-def named(names: str, accept: Accept) -> Callable[[str], Iterator[Span]]:
+def behind(names: str, accept: Accept) -> Callable[[str], Iterator[Span]]:
     """A finder for values that ``accept`` takes behind one of ``names``, with the further ones of a list."""
     pattern = re.compile(names, re.IGNORECASE | re.VERBOSE)
 

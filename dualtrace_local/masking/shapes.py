@@ -56,7 +56,8 @@ _WANTED_BACK = re.compile(
 def shapes(text: str) -> Iterator[Span]:
     """Tokens and keys by their prefix, private keys, passwords in addresses and headers."""
     for match in _SHAPES.finditer(text):
-        if match.lastgroup:
+        # A placeholder of a template is no secret: https://user:${PASSWORD}@host
+        if match.lastgroup and match[match.lastgroup][0] not in "{$<%[":
             yield Span(*match.span(match.lastgroup))
 
 

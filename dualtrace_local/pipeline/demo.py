@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dualtrace_local.config import Conditions, TeachSettings, cache_folder
+from dualtrace_local.config import Conditions, Role, TeachSettings, cache_folder
+from dualtrace_local.corpus import file_digest
+from dualtrace_local.domains import prompts
 from dualtrace_local.records import Answer, Memory, Scope, State, digest_of
 from dualtrace_local.sample import sample_path
 from dualtrace_local.store import LedgerRow, Store
@@ -40,7 +42,15 @@ def story(out: Path | None, parts: Parts, conditions: Conditions) -> Story:
 
     Without ``out`` the run lies in the cache, in a folder named after what shapes it, so that a changed prompt or model starts anew.
     """
-    identity = digest_of(fingerprint_parts(parts, TeachSettings()), conditions.model_dump(mode="json"), length=8)
+    shaping = (
+        file_digest(sample_path()),
+        fingerprint_parts(parts, TeachSettings()),
+        [parts.identity(role) for role in Role],
+        [prompts.digest(name) for name in prompts.names()],
+        [parts.seed, parts.spec(Role.READ).budgets.context],
+        conditions.model_dump(mode="json"),
+    )
+    identity = digest_of(*shaping, length=8)
     folder = out or private_folder(cache_folder() / "demo") / identity
     result = run(Plan(sample_path(), SHOWN), folder, parts, conditions)
     with Store.open(folder / "store", parts.embedder, say=parts.listener.say) as store:

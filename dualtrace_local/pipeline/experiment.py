@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,21 +9,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dualtrace_local.config import BATCH, Condition, Conditions, Role, TeachSettings
-from dualtrace_local.corpus import file_digest
+from dualtrace_local.corpus import file_digest, read
 from dualtrace_local.domains import prompts
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError, RunError
 from dualtrace_local.judge import PROMPTS as JUDGE_PROMPTS
 from dualtrace_local.judge import judge
 from dualtrace_local.recall import Reader, recall
-from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Scope, Session, Usage, Verdict, digest_of, plain
+from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Rejected, Scope, Session, Usage, digest_of, plain
 from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
+from dualtrace_local.report.records import OVERALL
 from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
-from .folder import KeyedGold, RunFolder
+from .folder import KeyedGold, Meter, RunFolder, tally
 from .parts import Parts, versions
-from .teach import Teaching, fingerprint_parts
+from .teach import Teaching, fingerprint_parts, readable
 
 Protocol = Literal["official", "pooled"]
 
@@ -44,7 +44,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command on a run folder did. ``failed`` counts failed items that are still failed; ``unscored`` missing verdicts."""
+    """What a command on a run folder did. ``failed``: unreadable or failed sessions and unanswered questions; ``unscored``: no verdict."""
 
     report: Report
     teach: TeachTotals
@@ -53,20 +53,47 @@ class Result:
 
 
 def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
-    """Run or resume an experiment in ``out``. Raises RunError when the folder belongs to another one."""
+    """Run or resume an experiment in ``out``.
+
+    Raises RunError, before anything is changed, when the folder belongs to another one, DataError when there is nothing to ask.
+    """
     chosen = {name: conditions.get(name) for name in plan.conditions}
-    folder = RunFolder(out, parts.listener.say, create=True)
     taught = {"dataset": file_digest(plan.dataset), "limit": plan.limit, **fingerprint_parts(parts, plan.settings)}
-    folder.guard("teach", taught)
-    folder.started()
-    totals = _teach(plan, folder, parts)
-    with Store.open(out / "store", parts.embedder, say=parts.listener.say) as store:
-        questions = folder.questions()
-        for name, condition in chosen.items():
-            folder.guard(f"recall {name}", _recall_parts(parts, condition, plan, digest_of(taught)))
-            _recall(name, condition, plan, questions, folder, store, parts)
-        folder.save(conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), *chosen])))
-    return replace(judge_run(out, parts), teach=totals)
+    _check_questions(plan)
+    reading = _reading_parts(parts, plan, digest_of(taught))
+    with RunFolder.written(out, parts.listener.say, create=True) as folder:
+        for stage, fingerprint in (("teach", taught), ("recall", reading), *((f"recall {n}", _view(c)) for n, c in chosen.items())):
+            folder.check(stage, fingerprint)
+        folder.guard("teach", taught)
+        folder.started()
+        totals = _teach(plan, folder, parts)
+        folder.guard("recall", reading)
+        folder.save(protocol=plan.protocol, hide_later=plan.hide_later)
+        _save_models(folder, parts, Role.READ)
+        with Store.open(out / "store", parts.embedder, say=parts.listener.say) as store:
+            questions = folder.questions()
+            for name, condition in chosen.items():
+                folder.guard(f"recall {name}", _view(condition))
+                folder.save(conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), name])))
+                _recall(name, condition, plan, questions, folder, store, parts)
+        return replace(_judge(folder, parts), teach=totals)
+
+
+def _save_models(folder: RunFolder, parts: Parts, *roles: Role) -> None:
+    """Note which models played these roles, for the report."""
+    used = {role.value: parts.identity(role) | {"engine": parts.spec(role).engine} for role in roles}
+    folder.save(models={**folder.manifest.get("models", {}), **used})
+
+
+def _check_questions(plan: Plan) -> None:
+    """Find out before hours of teaching that a file holds chats without questions. Raises DataError."""
+    problem = ""
+    for entry in read(plan.dataset, limit=plan.limit):
+        if isinstance(entry, Rejected):
+            problem = problem or f" ({entry})"
+        elif entry.question is not None:
+            return
+    raise DataError(f"{plan.dataset.name} holds no question that can be read{problem}; `dualtrace teach` is for chats without questions")
 
 
 # ------------------------------------------------------------------------------------------------------- teach
@@ -90,31 +117,23 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
 
     later: dict[str, bool] = {}
     with Store.open(folder.path / "store", parts.embedder, write=True, create=True, say=parts.listener.say) as store:
-        teaching = Teaching(store, parts, plan.settings, scope=Scope(), limit=plan.limit, seen=seen)
-        started = time.monotonic()
-        try:
-            totals = teaching.run([plan.dataset])
-        finally:
-            folder.add_usage("teach", "", teaching.usage, time.monotonic() - started)
-        if not questions:
-            raise DataError(f"{plan.dataset.name} holds no questions; `dualtrace teach` is for chats without questions")
+        teaching = Teaching(store, parts, plan.settings, scope=Scope(), seen=seen, committed=Meter(folder, "teach").note)
+        totals = teaching.run(readable([plan.dataset], plan.limit))
         store.set_haystacks({q.id: q.haystack for q in questions.values()})
         ledger = store.sessions()
     folder.write_questions(questions.values(), golds.values())
-    (folder.path / "sessions.jsonl").unlink(missing_ok=True)
-    folder.lines("sessions.jsonl").append(plain(row) for row in ledger)
+    without_words = (replace(row, evidence=replace(row.evidence, basis=())) for row in ledger)
+    folder.lines("sessions.jsonl").replace(plain(row) for row in without_words)
+    _save_models(folder, parts, Role.ENCODE, Role.EMBED)
     spec = parts.spec(Role.ENCODE)
     folder.save(
         dataset=plan.dataset.name,
         dataset_sha256=file_digest(plan.dataset),
-        protocol=plan.protocol,
-        hide_later=plan.hide_later,
         later_questions=sum(later.values()),
         distinct_sessions=len(texts),
         session_occurrences=occurrences,
-        development=plan.development,
+        development=plan.development or folder.manifest.get("development", False),
         failed_records=totals.failed,
-        models={role.value: parts.identity(role) | {"engine": parts.spec(role).engine} for role in Role},
         gate=spec.gate.value,
         window=spec.window,
         seed=parts.seed,
@@ -128,17 +147,22 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
 # ------------------------------------------------------------------------------------------------------ recall
 
 
-def _recall_parts(parts: Parts, condition: Condition, plan: Plan, taught: str) -> dict[str, Any]:
+def _reading_parts(parts: Parts, plan: Plan, taught: str) -> dict[str, Any]:
+    """What all conditions of a run share, since a table names one reader and one protocol."""
     return {
         "teach": taught,
         "reader": parts.identity(Role.READ),
         "context_tokens": parts.spec(Role.READ).budgets.context,
         "prompts": {name: prompts.digest(name) for name in Reader.PROMPTS},
-        "view": condition.model_dump(mode="json"),
         "protocol": plan.protocol,
         "hide_later": plan.hide_later,
         "seed": parts.seed,
     }
+
+
+def _view(condition: Condition) -> dict[str, Any]:
+    """What makes a condition: all of its entry but the words about it."""
+    return condition.model_dump(mode="json", exclude={"description", "reconstruction"})
 
 
 def _recall(
@@ -165,7 +189,8 @@ def _recall(
     def keep(batch: Sequence[Done]) -> None:
         folder.add_answers(name, (_with_names(done.value, names) for done in batch))
 
-    _stage("recall", name, Role.READ, pending, jobs, keep, folder, parts)
+    _stage("recall", name, Role.READ, (len(pending), len(questions)), jobs, keep, folder, parts)
+    folder.export_hypotheses(name)
 
 
 def _with_names(answer: Answer, names: dict[str, str]) -> Answer:
@@ -177,38 +202,46 @@ def _stage(
     stage: str,
     condition: str,
     role: Role,
-    pending: Sequence[object],
+    pending: tuple[int, int],
     jobs: Callable[[], Iterator[Job]],
     keep: Callable[[Sequence[Done]], None],
     folder: RunFolder,
     parts: Parts,
 ) -> None:
-    """Run jobs, keep finished ones in durable batches, note failures and usage. Nothing is started when nothing is pending."""
-    if not pending:
+    """Run jobs, keep finished ones and their usage in durable batches, note failures.
+
+    ``pending``: how many items are left, and of how many. Nothing is started when nothing is left.
+    """
+    (left, total), listener = pending, parts.listener
+    if not left:
         return
-    listener = parts.listener
-    listener.stage(f"{stage} {condition}", len(pending))
+    if left < total:
+        listener.say(f"resumed: {stage} {condition}: {total - left} of {total} are there already and stay")
+    listener.stage(f"{stage} {condition}", left)
     batch: list[Done] = []
     usage: dict[str, Usage] = {}
-    started = time.monotonic()
+    meter = Meter(folder, stage, condition)
+
+    def flush() -> None:
+        keep(batch)
+        meter.note(usage)
+        batch.clear()
+        usage.clear()
+
     try:
         for result in parts.engine(role).run(jobs(), window=parts.spec(role).window):
-            for kind, spent in result.usage.items():
-                usage[kind] = usage.get(kind, Usage()) + spent
+            tally(usage, result.usage)
             if isinstance(result, Failure):
-                folder.lines("failures.jsonl").append(
-                    [{"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": result.raw}]
-                )
+                failure = {"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": result.raw}
+                folder.lines("failures.jsonl").append([failure])
                 listener.say(f"{stage} {condition}:{result.key}: {result.reason}; tried again by the next start")
             else:
                 batch.append(result)
             if len(batch) >= BATCH:
-                keep(batch)
-                batch = []
+                flush()
             listener.advance()
     finally:
-        keep(batch)
-        folder.add_usage(stage, condition, usage, time.monotonic() - started)
+        flush()
         listener.end()
 
 
@@ -217,30 +250,36 @@ def _stage(
 
 def judge_run(out: Path, parts: Parts) -> Result:
     """Judge every answer that has no verdict by the judge model yet, then report."""
-    folder = RunFolder(out, parts.listener.say)
+    with RunFolder.written(out, parts.listener.say) as folder:
+        return _judge(folder, parts)
+
+
+def _judge(folder: RunFolder, parts: Parts) -> Result:
     by = parts.name(Role.JUDGE)
-    folder.guard(
-        f"judge {by}",
-        {
-            "model": parts.identity(Role.JUDGE),
-            "prompts": {name: prompts.digest(name) for name in JUDGE_PROMPTS},
-            "seed": parts.seed,
-        },
-    )
+    model = {"model": parts.identity(Role.JUDGE), "prompts": {n: prompts.digest(n) for n in JUDGE_PROMPTS}, "seed": parts.seed}
+    _check_taught(folder)
+    folder.guard(f"judge {by}", model)
     golds = {g.gold.question_id: g.gold for g in folder.golds()}
-    for condition in folder.manifest.get("conditions", []):
+    for condition in folder.manifest["conditions"]:
+        answers = {a.question_id: a for a in reversed(folder.answers(condition)) if a.question_id in golds}
         given = {v.question_id for v in folder.verdicts(condition, by) if v.correct is not None}
-        pending = [a for a in folder.answers(condition) if a.question_id not in given and a.question_id in golds]
+        pending = [answers[q] for q in golds if q in answers and q not in given]
 
         def jobs(pending: Sequence[Answer] = pending) -> Iterator[Job]:
             return (Job(a.question_id, partial(judge, a, golds[a.question_id], by, folder.secret, parts.seed)) for a in pending)
 
         def keep(batch: Sequence[Done], condition: str = condition) -> None:
-            folder.lines(f"verdicts/{condition}.{by}.jsonl").append(plain(done.value) for done in batch)
+            folder.verdict_lines(condition, by).append(plain(done.value) for done in batch)
 
-        _stage("judge", condition, Role.JUDGE, pending, jobs, keep, folder, parts)
+        _stage("judge", condition, Role.JUDGE, (len(pending), len(answers)), jobs, keep, folder, parts)
     folder.save(judge=by)
-    return report_run(out, parts.listener.say)
+    _save_models(folder, parts, Role.JUDGE)
+    return _report(folder)
+
+
+def _check_taught(folder: RunFolder) -> None:
+    if not folder.manifest.get("conditions"):
+        raise RunError(f"{folder.path}: nothing is answered yet; `dualtrace run` with this --out goes on where it stopped")
 
 
 # ------------------------------------------------------------------------------------------------------ report
@@ -248,28 +287,30 @@ def judge_run(out: Path, parts: Parts) -> Result:
 
 def report_run(out: Path, say: Callable[[str], None]) -> Result:
     """Build the report from what lies in the run folder; no model is needed."""
-    folder = RunFolder(out, say)
+    return _report(RunFolder(out, say))
+
+
+def _report(folder: RunFolder) -> Result:
+    _check_taught(folder)
     manifest = folder.manifest
     if "judge" not in manifest:
-        raise RunError(f"{out}: nothing is judged yet; `dualtrace judge {out}` does that")
-    conditions: list[str] = manifest.get("conditions", [])
+        raise RunError(f"{folder.path}: nothing is judged yet; `dualtrace judge {folder.path}` does that")
+    conditions: list[str] = manifest["conditions"]
     golds = folder.golds()
     ledger = {row["key"]: row for row in folder.lines("sessions.jsonl").read()}
     answers = {c: folder.answers(c) for c in conditions}
-    verdicts: dict[str, tuple[Verdict, ...]] = {c: folder.verdicts(c, manifest["judge"]) for c in conditions}
     answered = {(c, a.question_id) for c in conditions for a in answers[c]}
-    failures = tuple(
-        Failed("recall", line["key"], line["reason"], line["condition"])
-        for line in _last_failures(folder).values()
-        if line["stage"] == "recall" and (line["condition"], line["key"]) not in answered
-    )
     totals = _totals(folder, ledger)
     data = RunData(
         header=_header(folder),
         golds=tuple(g.gold for g in golds),
         answers=answers,
-        verdicts=verdicts,
-        failures=failures,
+        verdicts={c: folder.verdicts(c, manifest["judge"]) for c in conditions},
+        failures=tuple(
+            Failed("recall", line["key"], line["reason"], line["condition"])
+            for line in _last_failures(folder).values()
+            if line["stage"] == "recall" and (line["condition"], line["key"]) not in answered
+        ),
         teach=totals,
         recall_usage=folder.usage("recall"),
         judge_usage=folder.usage("judge"),
@@ -281,9 +322,10 @@ def report_run(out: Path, say: Callable[[str], None]) -> Result:
         retrieval={c: _retrieval(answers[c], golds) for c in conditions},
     )
     report = build(data)
-    write(report, out / "report")
-    unscored = sum(v.correct is None for c in conditions for v in verdicts[c])
-    return Result(report, totals, totals.failed + len(failures), unscored)
+    write(report, folder.path / "report")
+    overall = [row for row in report.rows if row.kind == OVERALL]
+    failed = totals.failed + sum(row.failed + row.missing for row in overall)
+    return Result(report, totals, failed, sum(row.unscored for row in overall))
 
 
 def _last_failures(folder: RunFolder) -> dict[tuple[str, str, str], dict[str, Any]]:

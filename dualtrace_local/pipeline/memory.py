@@ -19,7 +19,7 @@ from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
 from .parts import Listener, Parts
-from .teach import Teaching
+from .teach import Teaching, readable
 
 DEFAULT_CONDITION = "c6"
 
@@ -51,10 +51,14 @@ class Memory:
         return cls(Path(path), Parts(models or read_models(), listener, seed=seed), Scope(user, project))
 
     def teach(self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None) -> TeachTotals:
-        """Teach chat files (design section 9 names the formats). Doing it again adds nothing; an interrupted one is resumed."""
+        """Teach chat files: LongMemEval rows or plain sessions. Doing it again adds nothing; an interrupted one is resumed.
+
+        Totals add up; a file that cannot be read counts as one failed session. Raises DataError when none of them can be read.
+        """
+        files = readable([Path(s) for s in sources], limit)
         with Store.open(self.path, self.parts.embedder, write=True, create=True, say=self.parts.listener.say) as store:
-            teaching = Teaching(store, self.parts, settings or TeachSettings(), scope=self.scope, limit=limit)
-            return teaching.run([Path(s) for s in sources])
+            teaching = Teaching(store, self.parts, settings or TeachSettings(), scope=self.scope)
+            return teaching.run(files)
 
     def search(
         self, query: str, *, as_of: datetime | None = None, condition: str = DEFAULT_CONDITION, budget: int | None = None

@@ -6,6 +6,7 @@ Roles that name the same model share an engine; when another model is asked for,
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -61,10 +62,11 @@ class Parts:
         return None if self.spec(role).engine == "scripted" else ready(self.name(role), self.spec(role))
 
     def identity(self, role: Role) -> dict[str, str]:
-        """Name and digest of the weights, for fingerprints. A model from a folder without a pinned digest is known by its files."""
+        """Name, digest of the weights and template settings, for fingerprints. Without a pinned digest a folder is known by its files."""
         folder = None if self.spec(role).sha256 else self.folder(role)
         digest = self.spec(role).sha256 or (_sizes_digest(folder) if folder else "")
-        return {"name": self.name(role), "digest": digest}
+        template = self.spec(role).chat_template_kwargs
+        return {"name": self.name(role), "digest": digest} | ({"template": json.dumps(template, sort_keys=True)} if template else {})
 
     @property
     def embedder(self) -> Embedder:
@@ -93,7 +95,7 @@ class Parts:
         if name not in self._counters:
             from dualtrace_local.engines import make_counter
 
-            self._counters[name] = make_counter(self.spec(role), self.folder(role))
+            self._counters[name] = make_counter(self.folder(role))
         return self._counters[name]
 
     def close_engine(self) -> None:

@@ -18,12 +18,14 @@ from dualtrace_local.domains import prompts
 from dualtrace_local.domains.personal import Personal
 from dualtrace_local.encode import encode
 from dualtrace_local.engines.driver import Job
+from dualtrace_local.errors import DataError
 from dualtrace_local.masking import mask_session
 from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.store import Outcome, Store
 
 from .files import JsonLines, write_json
+from .folder import tally
 from .parts import Listener, Parts
 
 MARKER = "teaching.json"
@@ -31,6 +33,36 @@ MARKER = "teaching.json"
 
 Seen = Callable[[Entry, tuple[Session, ...]], None]
 """Is told of every entry with its masked sessions, for a benchmark's questions."""
+
+Committed = Callable[[dict[str, Usage]], None]
+"""Is told after each durable batch what was used since the one before."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What to teach: files that can be read, their sessions (for the progress bar), and a line for each file that cannot be."""
+
+    paths: tuple[Path, ...]
+    sessions: int
+    unreadable: tuple[str, ...] = ()
+    limit: int | None = None
+
+
+def readable(paths: Sequence[Path], limit: int | None = None) -> Sources:
+    """Pass over the files once, before anything is made or loaded. Raises DataError when none of them can be read."""
+    good: list[Path] = []
+    bad: list[DataError] = []
+    sessions = 0
+    for path in paths:
+        try:
+            sessions += sum(1 if isinstance(entry, Rejected) else len(entry.sessions) for entry in read(path, limit=limit))
+        except DataError as problem:
+            bad.append(problem)
+        else:
+            good.append(path)
+    if bad and not good:
+        raise bad[0]
+    return Sources(tuple(good), sessions, tuple(str(problem) for problem in bad), limit)
 
 
 def fingerprint_parts(parts: Parts, settings: TeachSettings) -> dict[str, Any]:
@@ -84,34 +116,34 @@ class Teaching:
         settings: TeachSettings,
         *,
         scope: Scope,
-        limit: int | None = None,
         seen: Seen | None = None,
+        committed: Committed | None = None,
     ) -> None:
         self.store = store
         self.parts = parts
         self.settings = settings
         self.scope = scope
-        self.limit = limit
         self.seen = seen
+        self.committed = committed
         self.listener: Listener = parts.listener
         self.fingerprint = digest_of(fingerprint_parts(parts, settings))
         self.known = dict(store.known())
         self.forgotten = store.forgotten()
         self.failures = JsonLines(store.path / "failures.jsonl", self.listener.say)
         self._counts = _Counts()
+        self._spent: dict[str, Usage] = {}
         self._batch: list[Outcome] = []
         self._open: dict[str, Session] = {}
         self._other_fingerprint = 0
 
-    @property
-    def usage(self) -> dict[str, Usage]:
-        """Calls and tokens so far, by kind of request."""
-        return self._counts.usage
-
-    def run(self, sources: Sequence[Path]) -> TeachTotals:
+    def run(self, sources: Sources) -> TeachTotals:
         """Teach all sources. Returns totals that add up; failed records have been told one line each."""
         started = time.monotonic()
-        self._mark(sources)
+        self._mark(sources.paths)
+        self.listener.stage("teach", sources.sessions)
+        for line in sources.unreadable:
+            self._count("read", "failed")
+            self.listener.say(line)
         try:
             fresh = self._fresh(sources)
             if (first := next(fresh, None)) is not None:
@@ -136,14 +168,14 @@ class Teaching:
             self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
         write_json(marker, {"sources": [s.name for s in sources], "starts": starts})
 
-    def _fresh(self, sources: Sequence[Path]) -> Iterator[Session]:
+    def _fresh(self, sources: Sources) -> Iterator[Session]:
         """Masked sessions that the model must read, in order; everything else is counted on the way."""
-        self.listener.stage("teach", sum(_size(s, self.limit) for s in sources))
-        for source in sources:
-            for entry in read(source, self.scope, self.limit):
+        for source in sources.paths:
+            for entry in read(source, self.scope, sources.limit):
                 if isinstance(entry, Rejected):
                     self._count("read", "failed")
                     self.listener.say(str(entry))
+                    self.listener.advance()
                     continue
                 for note in entry.notes:
                     self.listener.say(note)
@@ -179,7 +211,8 @@ class Teaching:
         jobs = (Job(s.key, partial(encode, s, domain, embed)) for s in sessions)
         for result in self.parts.engine(Role.ENCODE).run(jobs, window=spec.window):
             session = self._open.pop(result.key)
-            self._spend(result.usage)
+            tally(self._counts.usage, result.usage)
+            tally(self._spent, result.usage)
             if isinstance(result, Failure):
                 self._fail(session, result)
             else:
@@ -219,17 +252,11 @@ class Teaching:
 
     def _commit(self) -> None:
         batch, self._batch = self._batch, []
+        spent, self._spent = self._spent, {}
         if batch:
             self.store.commit(batch)
+        if self.committed is not None:
+            self.committed(spent)
 
     def _count(self, *names: str) -> None:
         self._counts.sessions.update(names)
-
-    def _spend(self, usage: dict[str, Usage]) -> None:
-        for kind, spent in usage.items():
-            self._counts.usage[kind] = self._counts.usage.get(kind, Usage()) + spent
-
-
-def _size(source: Path, limit: int | None) -> int:
-    """Sessions in a source, for the progress bar: a pass over the file without masking or hashing."""
-    return sum(1 if isinstance(entry, Rejected) else len(entry.sessions) for entry in read(source, limit=limit))

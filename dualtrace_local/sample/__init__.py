@@ -105,5 +105,5 @@ def _turns(rounds: list[Mapping[str, str]], evidence: list[int]) -> list[TurnRow
 
 def _stamp(written: str) -> str:
     """``2024-02-03 09:12`` as LongMemEval writes it, ``2024/02/03 (Sat) 09:12``. YAML leaves a time without seconds a string."""
-    moment = datetime.strptime(written, "%Y-%m-%d %H:%M")  # noqa: DTZ007  dates of the corpus carry no zone
+    moment = datetime.strptime(written, "%Y-%m-%d %H:%M")
     return f"{moment:%Y/%m/%d} ({WEEKDAYS[moment.weekday()]}) {moment:%H:%M}"

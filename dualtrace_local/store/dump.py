@@ -30,6 +30,6 @@ def dump(folder: Folder, whole: Collection[str]) -> Iterator[dict[str, Any]]:
         rows = folder.rows(table, [c for c in folder.columns(table) if c not in LEFT_OUT])
         for row in sorted(rows, key=itemgetter(*by)):
             unfinished = row.get("session_key", "") not in whole and table in ("memories", "rounds", "vectors")
-            made_on_demand = row.get("kind", "round") not in (*TAUGHT_KINDS, "round")
+            made_on_demand = row.get("kind", "") not in ("", *TAUGHT_KINDS)
             if not unfinished and not made_on_demand:
                 yield {"table": table, **{k: json.loads(v) if k in JSON else v for k, v in row.items()}}

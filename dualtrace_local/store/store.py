@@ -177,7 +177,7 @@ class Store:
         ledger = self._folder.prepared("sessions", [ledger_row(o) for o in batch])
         first = self._folder.prepared("memories", [memory_row(m) for m in memories])
         second = self._folder.prepared("rounds", [round_row(r) for r in rounds])
-        third = self._folder.prepared("vectors", vectors.rows(taught_keys(memories, rounds)))
+        third = self._folder.prepared("vectors", vectors.rows(taught_keys(memories)))
         with told(self.path, "writing"):
             self._folder.add("memories", first)
             crashpoint("after-memories")

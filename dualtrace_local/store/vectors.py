@@ -49,9 +49,9 @@ def round_key(item: Round) -> Key:
     return Key(item.id, "round", item.session_key, item.scope, item.date, ALWAYS, item.text)
 
 
-def taught_keys(memories: Iterable[Memory], rounds: Iterable[Round]) -> list[Key]:
-    """The keys that are written when these are taught."""
-    return [memory_key(m, kind) for m in memories for kind in TAUGHT_KINDS] + [round_key(r) for r in rounds]
+def taught_keys(memories: Iterable[Memory]) -> list[Key]:
+    """The keys that are written when these are taught. Rounds are many and long: theirs are made when a view first ranks them."""
+    return [memory_key(m, kind) for m in memories for kind in TAUGHT_KINDS]
 
 
 class Vectors:
@@ -81,13 +81,10 @@ class Vectors:
         """Keys of taught kinds that have no row, as after the table was stepped back."""
         there = self.folder.read("vectors", ["owner_id", "kind"])
         have = set(zip(there["owner_id"].to_pylist(), there["kind"].to_pylist(), strict=True))
-        without = {
-            table: {i for i in self.folder.read(table, ["id"])["id"].to_pylist() if any((i, kind) not in have for kind in kinds)}
-            for table, kinds in (("memories", TAUGHT_KINDS), ("rounds", ("round",)))
-        }
-        memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without["memories"]))]
-        rounds = [round_record(r) for r in self.folder.rows("rounds", where=is_any("id", without["rounds"]))]
-        return [key for key in taught_keys(memories, rounds) if (key.owner_id, key.kind) not in have]
+        ids = self.folder.read("memories", ["id"])["id"].to_pylist()
+        without = {i for i in ids if any((i, kind) not in have for kind in TAUGHT_KINDS)}
+        memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without))]
+        return [key for key in taught_keys(memories) if (key.owner_id, key.kind) not in have]
 
     def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool) -> Keys:
         """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``."""
