@@ -192,7 +192,7 @@ class TeachSettings(Strict):
 
     domain: Literal["personal"] = "personal"
     assistant_chars: int = Field(default=0, ge=0)
-    """Characters of each assistant turn in the excerpt; a turn that is no longer goes in whole."""
+    """Characters of each long assistant turn in the excerpt; short ones go in whole."""
     keep_rounds: Literal["all", "kept", "none"] = "all"
     seed: int = 0
 

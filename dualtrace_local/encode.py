@@ -13,7 +13,7 @@ from .config import GateWay
 from .dates import find_events
 from .domains.personal import Embed, Personal, Topic, rounds
 from .engines.driver import OutputError, ask
-from .grounding import Ground, Refused, forbidden, score, session_evidence
+from .grounding import Ground, Refused, forbidden, in_first_person, score, session_evidence
 from .records import Component, Encoded, Evidence, Flow, Memory, Session, Tier
 
 
@@ -117,7 +117,7 @@ def _scored(
 
 def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:
     """The sentences that rest on the user's words, each once, and the reasons of the others."""
-    found = [ground.component(text) for text in dict.fromkeys(written)]
+    found = [Refused("not in the third person") if in_first_person(t) else ground.component(t) for t in dict.fromkeys(written)]
     components = [_dated(c, session) for c in found if isinstance(c, Component)]
     return components, tuple(f.reason for f in found if isinstance(f, Refused))
 

@@ -257,10 +257,13 @@ _REQUEST = re.compile(
       (?:you\b(?:[^,.;!?]{0,120}?\b(?:me|us|my)\b)?|to\s+(?:know|learn|ask|see|hear|understand)|some\b|a\s+list|help|advice|information)
     | (?:can|could|should|do|may|how\s+(?:do|can|should|would))\s+(?:I|we)\b
     | I\s+(?:think|guess|see|understand|agree|hope)\b
+    | I(?:['’]ve|\s+have)?\s+(?:also\s+|just\s+)?(?:noticed|heard|read|seen|wondered)\b
     | (?:in\s+)?my\s+(?:question|opinion|request|prompt|previous)\b
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+_SPEAKER = re.compile(r"\bI\b(?!\.)|\bI['’](?:m|ve|d|ll)\b|\b(?:my|myself)\b")
+_QUOTED = re.compile("[\"'“‘][^\"'“”‘’]{0,200}[\"'”’]")
 _MAIN_CLAUSE = re.compile(
     r"(?:^|[,;:(–—-]\s*|\b(?:and|but|so|then|actually|today|yesterday|way)\s+)(?:I|we)\b(?:['’]\w+)?\s+\w+|\b(?:my|our)\s+(?:\w+\s+){1,3}(?:is|are|was|were|has|have|had)\b",
     re.IGNORECASE,
@@ -307,6 +310,11 @@ DO_NOT_REMEMBER = re.compile(
 """The user asks not to: obeyed before anything else."""
 
 
+def in_first_person(text: str) -> bool:
+    """Whether a statement slipped into the user's own voice, outside quotation marks."""
+    return bool(_SPEAKER.search(_QUOTED.sub("", text)))
+
+
 def hedged(quote: str) -> bool:
     """Whether the user was unsure in these words."""
     return bool(_HEDGE.search(quote))
@@ -320,8 +328,10 @@ def score(component: Component) -> Evidence:
     ============ ======================================= ============================== ==================================
     relevance    the words speak of the user's own life  the user speaks only as asker  no first person
     specificity  a number, date or name                  an event, or 3 content words   neither
-    explicitness first person in a main clause           in passing or in a question    no first person
+    explicitness first person in a main clause           in passing or in a question    no first person, or only as asker
     ============ ======================================= ============================== ==================================
+
+    Of somebody who only asks, nothing is more specific than 1, so that asking alone never adds up to more than DROP.
     """
     quote, text = component.quote, component.text
     rest = _REQUEST.sub(" ", quote)
@@ -334,8 +344,9 @@ def score(component: Component) -> Evidence:
         specificity = 1
     else:
         specificity = 0
+    specificity = specificity if personal else min(specificity, 1)
     main = personal and not quote.rstrip().endswith("?") and bool(_MAIN_CLAUSE.search(rest))
-    explicitness = 2 if main else 1 if speaks else 0
+    explicitness = 2 if main else 1 if personal else 0
     return Evidence(relevance, specificity, explicitness, (quote,))
 
 

@@ -95,7 +95,8 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
     common |= {"notes": reading.notes, "context_tokens": reader.count(reader.context(question, delivered.items))}
     used = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
     if not used or not supported(reading.answer, question, delivered.items):
-        return Answer(**common, state=State.C, text=ABSTENTION, abstained=True, reason="no delivered item supports the answer")
+        unsupported = "no delivered item supports the answer"
+        return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)
     sources = tuple(Source(i.memory_id, i.session_key, f"{i.date:%Y-%m-%d}" if i.date else "", i.anchor) for i in used)
     return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
 

@@ -13,6 +13,7 @@ from dualtrace_local.grounding import (
     Refused,
     forbidden,
     hedged,
+    in_first_person,
     names,
     numbers,
     score,
@@ -267,12 +268,24 @@ def test_specificity_row_by_row(row, text, value):
         ("main clause", "My sister is a vet.", 2),
         ("in passing", "Any ideas for the birthday of my aunt.", 1),
         ("in a question", "What suits me, as I bought a canoe?", 1),
-        ("only as asker", "Can you help me write a poem?", 1),
+        ("only as asker", "Can you help me write a poem?", 0),
         ("no first person", "What is the capital of Norway?", 0),
     ],
 )
 def test_explicitness_row_by_row(row, quote, value):
     assert scores(quote)[2] == value, row
+
+
+def test_asking_alone_never_passes_the_gate():
+    figures = "The user needs a table of 12 rows for Ines by May 6th."
+    assert scores("Can you give me a table of 12 rows for Ines by May 6th?", figures) == (1, 1, 0)
+    assert scores("I've noticed that some museums use robots.", "The user noticed that some museums use robots.") == (1, 1, 0)
+
+
+def test_a_statement_that_slips_into_the_first_person_is_known():
+    assert in_first_person("The user uses the oat milk I have at home.")
+    assert not in_first_person("The user likes the 'I have a dream' style of speech.")
+    assert not in_first_person("The user uses oat milk.")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_assistant_turns_are_cut_and_user_turns_are_whole():
     long = "word " * 100
     talk = session(("user", f"I own {long}boats."), ("assistant", f"Great {long}indeed."), ("assistant", "Short."), ("user", "  "))
     (none,) = domain(assistant_chars=0).excerpts(talk)
-    assert none == f"user: I own {long}boats."
+    assert none == f"user: I own {long}boats.\nassistant: Short."
     (some,) = domain(assistant_chars=80).excerpts(talk)
     lines = some.split("\n")
     assert lines[0] == f"user: I own {long}boats."

@@ -149,7 +149,7 @@ def test_a_reading_that_never_becomes_whole_is_a_failure(raw):
 
 def test_an_answer_that_nothing_supports_becomes_the_abstention():
     answer, _ = ask([CAT], reading("Your brother plays the cello.", "m1"), "What does my brother play?")
-    assert (answer.text, answer.abstained, answer.state, answer.confidence, answer.sources) == (ABSTENTION, True, State.C, "none", ())
+    assert (answer.text, answer.abstained, answer.state, answer.confidence, answer.sources) == (ABSTENTION, True, State.A, "none", ())
     assert "supports" in answer.reason
     assert answer.delivered == (CAT.memory_id,)
 

@@ -27,7 +27,7 @@ def words_of(turns, role="user"):
 
 
 def moment(stamp):
-    return datetime.strptime(re.sub(r" \(\w+\)", "", stamp), "%Y/%m/%d %H:%M")  # noqa: DTZ007  the corpus carries no zone
+    return datetime.strptime(re.sub(r" \(\w+\)", "", stamp), "%Y/%m/%d %H:%M")
 
 
 def evidence(question_id):
@@ -37,7 +37,7 @@ def evidence(question_id):
 
 def day_in(text, month):
     (day,) = re.findall(rf"\b(\d{{1,2}}) {month}\b", text)
-    return datetime.strptime(f"{day} {month} 2024", "%d %B %Y")  # noqa: DTZ007  calendar days only
+    return datetime.strptime(f"{day} {month} 2024", "%d %B %Y")
 
 
 def test_the_file_is_what_its_source_builds():
@@ -96,7 +96,7 @@ def test_spoken_weekdays_agree_with_the_calendar():
     spoken = re.findall(r"(\w+day),? (\d{1,2} [A-Z][a-z]+)", " ".join(" ".join(words_of(turns)) for turns in SESSIONS.values()))
     assert len(spoken) >= 3
     for weekday, day in spoken:
-        assert WEEKDAYS[datetime.strptime(f"{day} 2024", "%d %B %Y").weekday()] == weekday[:3]  # noqa: DTZ007
+        assert WEEKDAYS[datetime.strptime(f"{day} 2024", "%d %B %Y").weekday()] == weekday[:3]
 
 
 def test_half_of_the_sessions_hold_nothing_personal():

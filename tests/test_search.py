@@ -21,7 +21,7 @@ FACTS = {
     "marathon-time": "The user ran the marathon in 3 hours and 52 minutes.",
     "green-car": "The user bought a green second-hand car.",
 }
-START = datetime(2023, 5, 1, 9, 0)  # noqa: DTZ001 - sources give local dates
+START = datetime(2023, 5, 1, 9, 0)
 CONDITIONS = read_conditions()
 STRONG = Evidence(2, 2, 1)
 
@@ -166,7 +166,7 @@ def test_other_people_and_projects_are_never_seen(store, embedder):
 
 def test_each_question_sees_only_its_own_haystack(tmp_path, embedder):
     """The same text under two dates is two sessions; each question may see only the copy with its date."""
-    fact, early, late = FACTS["train-commute"], datetime(2023, 3, 2, 7, 15), datetime(2023, 5, 20, 9, 0)  # noqa: DTZ001 - local
+    fact, early, late = FACTS["train-commute"], datetime(2023, 3, 2, 7, 15), datetime(2023, 5, 20, 9, 0)
     with Store.open(tmp_path / "s", embedder, create=True) as store:
         copies = [one("train-commute", fact, date) for date in (late, early)]
         store.commit(copies)

@@ -24,7 +24,7 @@ ANN = Scope("ann", "home")
 def outcome(number: int, scope: Scope = ANN, *, dropped: bool = False, external_id: str = "") -> Outcome:
     """An invented session about one topic: one memory with a scene, one without, two rounds. Every third is as good as any other."""
     topic = TOPICS[number % len(TOPICS)]
-    date = datetime(2024, 3, 1, 9, 30) + timedelta(days=number)  # noqa: DTZ001 - sources give local dates
+    date = datetime(2024, 3, 1, 9, 30) + timedelta(days=number)
     said = f"I spent the whole of day {number} on {topic}."
     session = Session((Turn("user", said), Turn("assistant", "Well done.")), date, scope, external_id or f"s{number}", "chats.json", number)
     rounds = (Round(session.key, 0, scope, date, said, "Well done."), Round(session.key, 1, scope, date, "Thanks!", ""))

@@ -31,6 +31,9 @@ FOOTER = "(Mnemonic depiction only. Not evidence.)"
 DROP_UP_TO = 2
 """Highest evidence total that is not kept (paper section 3.2)."""
 
+SHORT_TURN = 80
+"""Characters up to which an assistant turn goes into the excerpt whole: it costs little and may be what "yes" answers."""
+
 MAX_GROUPS = 4
 SENTENCES_A_GROUP = 6
 OVERLAP = 160
@@ -133,9 +136,11 @@ class Personal:
     def excerpts(self, session: Session) -> tuple[str, ...]:
         """What the model reads of a session: one text, or several when it is longer than the budget.
 
-        User turns go in whole, other roles too; of assistant turns the first ``assistant_chars`` characters, and nothing where that is 0
-        and the turn is longer. A turn over the budget is cut into overlapping pieces, so nothing that was said is left out.
+        User turns go in whole, other roles and short assistant turns too; of longer ones the first ``assistant_chars`` characters,
+        nothing where that is 0. A turn over the budget is cut into overlapping pieces, so nothing that was said is left out.
         """
+        if not any(turn.role == "user" and turn.text.strip() for turn in session.turns):
+            return ()
         pieces = [f"{turn.role}: {piece}" for turn in session.turns for piece in self._pieces(turn.role, self._shown(turn)) if piece]
         parts: list[list[str]] = [[]]
         used = 0
@@ -150,7 +155,7 @@ class Personal:
 
     def _shown(self, turn: Turn) -> str:
         text = turn.text.strip()
-        if turn.role == "assistant" and len(text) > (limit := self.settings.assistant_chars):
+        if turn.role == "assistant" and len(text) > max(SHORT_TURN, limit := self.settings.assistant_chars):
             return text[:limit].rstrip() + " …" if limit else ""
         return text
 

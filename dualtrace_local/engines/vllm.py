@@ -85,6 +85,7 @@ class VllmEngine(Engine):
             config.prepare_environment(cpu=not gpu)
             try:
                 from vllm import LLM
+                from vllm.exceptions import VLLMValidationError
             except ImportError as problem:
                 extra = "gpu" if gpu else "cpu"
                 msg = f"vLLM cannot be imported ({problem}); install the project with its {extra} extra"
@@ -103,7 +104,7 @@ class VllmEngine(Engine):
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
                 self._llm = LLM(**{**options, **self._spec.engine_options})
-            except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as problem:
+            except (VLLMValidationError, RuntimeError, ValueError, TypeError, OSError, MemoryError) as problem:
                 msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
                 raise EngineError(msg) from problem
         self._engine = self._llm.llm_engine
@@ -129,6 +130,7 @@ class VllmEngine(Engine):
     def submit(self, ticket: int, request: Request, priority: int) -> None:
         """See Engine. A request that vLLM refuses (a schema it cannot enforce) raises EngineError, for this flow alone."""
         from vllm import SamplingParams
+        from vllm.exceptions import VLLMValidationError
         from vllm.sampling_params import RepetitionDetectionParams
 
         if self._llm is None:
@@ -145,7 +147,7 @@ class VllmEngine(Engine):
         )
         try:
             self._engine.add_request(str(ticket), {"prompt_token_ids": prompt}, sampling, priority=priority)
-        except ValueError as problem:
+        except (VLLMValidationError, ValueError) as problem:
             msg = f"vLLM refuses a request of kind {request.kind!r}: {' '.join(str(problem).split())[:300]}"
             raise EngineError(msg) from problem
         self._open.add(ticket)
