@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from .config import GateWay
 from .dates import find_events
-from .domains.personal import Embed, Personal, Topic, rounds
+from .domains.personal import Embed, Personal, Topic, rounds, was_cut
 from .engines.driver import OutputError, ask
-from .grounding import Ground, Refused, forbidden, in_first_person, score, session_evidence
+from .grounding import Ground, Refused, forbidden, in_first_person, score, session_evidence, without_guessed_gender
 from .records import Component, Encoded, Evidence, Flow, Memory, Session, Tier
 
 
@@ -117,9 +117,19 @@ def _scored(
 
 def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:
     """The sentences that rest on the user's words, each once, and the reasons of the others."""
-    found = [Refused("not in the third person") if in_first_person(t) else ground.component(t) for t in dict.fromkeys(written)]
+    found = [_component(text, ground) for text in dict.fromkeys(written)]
     components = [_dated(c, session) for c in found if isinstance(c, Component)]
     return components, tuple(f.reason for f in found if isinstance(f, Refused))
+
+
+def _component(text: str, ground: Ground) -> Component | Refused:
+    """One written sentence as a component, or why not."""
+    if was_cut(text):
+        return Refused("cut off at its longest")
+    if in_first_person(text):
+        return Refused("not in the third person")
+    found = ground.component(text)
+    return found if isinstance(found, Refused) else replace(found, text=without_guessed_gender(found.text, found.quote))
 
 
 def _dated(component: Component, session: Session) -> Component:
@@ -138,10 +148,10 @@ def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Gro
         except OutputError as problem:
             return "", str(problem)
         text = written.picture if whole else written.moment
-        refusal = domain.scene_refusal(text, topic, session, ground)
+        refusal = "cut off" if not whole and was_cut(text) else domain.scene_refusal(text, topic, session, ground)
         if not refusal:
             return (domain.whole_picture(text, session) if whole else domain.picture(text, topic, session)), ""
-    return "", f"{refusal} that the session does not hold"
+    return "", "cut off at its longest" if refusal == "cut off" else f"{refusal} that the session does not hold"
 
 
 def _part_of(topic: Topic, parts: Sequence[str]) -> str:

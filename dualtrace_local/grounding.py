@@ -54,6 +54,9 @@ CONTENT = 3
 MINIMUM_SHARE = 0.34
 """Share of a written sentence's content words that its quote must hold. Chosen on the development rows."""
 
+KNOWN_SHARE = 0.6
+"""Share of a written sentence's content words that the user must have used anywhere in the session. Chosen on the development rows."""
+
 ECHO = 0.6
 """Assistants repeat what they were told: the user's sentence must hold at least so much of what the best sentence of somebody else does."""
 
@@ -162,6 +165,20 @@ def sentences(text: str) -> Iterator[str]:
             yield piece
 
 
+_UNITS = {"yr": "year", "mo": "month", "wk": "week", "hr": "hour", "min": "minute"}
+_UNIT = "year|yr|month|mo|week|wk|day|hour|hr|minute|min"
+_MEASURE = re.compile(rf"(?<![\w.,:])([a-z]+|\d+(?:[.,:]\d+)*)(?:(?:\s|-)+(?:more\s|whole\s)?({_UNIT})s?\b)?")
+
+
+def measures(text: str) -> frozenset[tuple[str, str]]:
+    """Each number of ``text`` with the unit of time behind it, empty where there is none: ``(30, minute)``."""
+    found: set[tuple[str, str]] = set()
+    for match in _MEASURE.finditer(_one_form(text).lower()):
+        unit = match.group(2) or ""
+        found |= {(number, _UNITS.get(unit, unit)) for number in numbers(match.group(1))}
+    return frozenset(found)
+
+
 @dataclass(frozen=True)
 class Said:
     """One sentence that was said: its words, the position and role of its turn, its stems and numbers."""
@@ -192,12 +209,17 @@ class Ground:
         mine = [s for s in self.said if s.role == "user"]
         self._numbers = frozenset().union(*(s.figures for s in mine))
         self._words = frozenset(w for s in mine for w in _TOKEN.findall(_one_form(s.text).lower()))
+        self._stems = frozenset().union(*(s.stems for s in mine))
+        self._measures = frozenset().union(*(measures(s.text) for s in mine))
         self._pairs = frozenset(p for w in self._words if not w.isascii() for p in _pairs(w))
 
     def invented(self, text: str) -> str:
-        """What ``text`` holds that the user never said: ``a number``, ``a name``, or empty. ``one`` is a pronoun too often to count."""
+        """What ``text`` holds that the user never said: ``a number``, ``a unit`` with one, ``a name``, or empty. ``one`` is a pronoun too often to count."""
         if numbers(text) - self._numbers - _VAGUE:
             return "a number"
+        told = {number for number, _ in self._measures}
+        if any(number in told and not {(number, unit), (number, "")} & self._measures for number, unit in measures(text) if unit):
+            return "a unit"
         return "a name" if self.strange(text) else ""
 
     def strange(self, text: str) -> frozenset[str]:
@@ -219,6 +241,8 @@ class Ground:
         wanted = stems(text)
         if not wanted:
             return Refused("no content")
+        if len(wanted & self._stems) < KNOWN_SHARE * len(wanted):
+            return Refused("mostly other words than the user's")
         figures = numbers(text)
         shares = [(self._share(wanted, figures, s), s) for s in self.said]
         others = max((share for share, s in shares if s.role != "user"), default=0.0)
@@ -313,6 +337,27 @@ DO_NOT_REMEMBER = re.compile(
 def in_first_person(text: str) -> bool:
     """Whether a statement slipped into the user's own voice, outside quotation marks."""
     return bool(_SPEAKER.search(_QUOTED.sub("", text)))
+
+
+_GENDERED = re.compile(r"\b(?:he|she|his|her|hers|him|himself|herself)\b", re.IGNORECASE)
+_PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do", "'s": "'re"}
+_PLAIN = {"he": "they", "she": "they", "his": "their", "hers": "theirs", "her": "their", "him": "them"} | {
+    "himself": "themself",
+    "herself": "themself",
+}
+
+
+def without_guessed_gender(text: str, quote: str) -> str:
+    """``text`` with *they* for *he* or *she*, where the quote has no such word: the user did not say which one they are."""
+    if _GENDERED.search(quote):
+        return text
+    made = re.sub(r"\b(he|she)(?:(\s)(is|was|has|does)\b|('s)\b)", _they_verb, text, flags=re.IGNORECASE)
+    return _GENDERED.sub(lambda m: _PLAIN[m.group().lower()], made)
+
+
+def _they_verb(match: re.Match[str]) -> str:
+    space, verb, short = match.group(2), match.group(3), match.group(4)
+    return f"they{space}{_PLURAL[verb.lower()]}" if verb else f"they{_PLURAL[short]}"
 
 
 def hedged(quote: str) -> bool:

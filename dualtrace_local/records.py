@@ -44,9 +44,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-# --------------------------------------------------------------------------------------------------- what is read
-
-
 @dataclass(frozen=True)
 class Scope:
     """Who and what a memory belongs to. A hard filter in every search."""
@@ -156,9 +153,6 @@ class Rejected:
         return f"{self.source}:{self.record}: {self.reason}"
 
 
-# --------------------------------------------------------------------------------------- what is asked of a model
-
-
 @dataclass(frozen=True)
 class Request:
     """One constrained generation.
@@ -231,9 +225,6 @@ class Failure:
     reason: str
     raw: str = ""
     usage: dict[str, Usage] = field(default_factory=dict)
-
-
-# --------------------------------------------------------------------------------------------- what is remembered
 
 
 class Tier(StrEnum):
@@ -357,9 +348,6 @@ class Encoded:
     rounds: tuple[Round, ...] = ()
     dropped_sentences: tuple[str, ...] = ()
     """Reasons (no text) why written sentences were not kept: ``number not said``, ``no user words`` ..."""
-
-
-# ------------------------------------------------------------------------------------------------ what is answered
 
 
 class State(StrEnum):

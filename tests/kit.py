@@ -122,10 +122,10 @@ def jsonl(path: Path, records) -> Path:
 
 
 def small_sessions(count):
-    """``count`` sessions of one disclosure each, every fifth with nothing personal."""
+    """``count`` sessions; one of three tells something, since what is kept has to be embedded."""
     things = ("kayak", "violin", "greenhouse", "typewriter", "telescope", "loom", "sidecar")
     for n in range(count):
-        text = f"I bought a {things[n % 7]} for {40 + n} euros." if n % 5 else f"How does a {things[n % 7]} work? Case {n}."
+        text = f"I bought a {things[n % 7]} for {40 + n} euros." if n % 3 == 0 else f"How does a {things[n % 7]} work? Case {n}."
         yield session(f"s{n}", f"2024-0{1 + n % 9}-1{n % 10} 0{n % 10}:30", text, "I see.")
 
 

@@ -82,7 +82,7 @@ def test_imports_point_up(path):
     for name, _ in imports(path):
         if name.startswith("dualtrace_local."):
             other = name.split(".")[1]
-            if other == "__version__" or other == "Memory":
+            if other in {"__version__", "Memory"}:
                 assert room_of(path) == "cli"
                 continue
             assert ROOMS.index(other) <= own, f"{path.name} imports {name}, which stands below it"
@@ -111,7 +111,8 @@ def test_only_config_reads_the_environment():
     for path in FILES:
         source = path.read_text(encoding="utf-8")
         if room_of(path) not in ("config", "weights"):
-            assert "os.environ" not in source and "getenv" not in source, path
+            assert "os.environ" not in source, path
+            assert "getenv" not in source, path
 
 
 def test_no_file_is_longer_than_it_should_be():
@@ -128,7 +129,8 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_help_loads_no_heavy_library():
-    code = "from click.testing import CliRunner\nfrom dualtrace_local.cli import main\nassert CliRunner().invoke(main, ['--help']).exit_code == 0"
+    run = "assert CliRunner().invoke(main, ['--help']).exit_code == 0"
+    code = f"from click.testing import CliRunner\nfrom dualtrace_local.cli import main\n{run}"
 
     assert not {"torch", "vllm", "transformers", "lancedb", "sentence_transformers", "matplotlib", "scipy"} & loaded_by(code)
 
@@ -136,5 +138,6 @@ def test_help_loads_no_heavy_library():
 def test_importing_the_package_is_light_and_has_no_effect(tmp_path):
     before = sorted(tmp_path.iterdir())
 
-    assert not {"torch", "vllm", "lancedb", "numpy", "pydantic"} & loaded_by(f"import os\nos.chdir({str(tmp_path)!r})\nimport dualtrace_local")
+    loaded = loaded_by(f"import os\nos.chdir({str(tmp_path)!r})\nimport dualtrace_local")
+    assert not {"torch", "vllm", "lancedb", "numpy", "pydantic"} & loaded
     assert before == sorted(tmp_path.iterdir())

@@ -39,9 +39,7 @@ def verdict(key, correct, condition="c6", by="judge-model"):
 
 
 def header(**changes):
-    models = tuple(
-        ModelUse(role, f"{role}-model", digest="ab" * 32, engine="scripted") for role in ("encode", "read", "judge", "embed")
-    )
+    models = tuple(ModelUse(role, f"{role}-model", digest="ab" * 32, engine="scripted") for role in ("encode", "read", "judge", "embed"))
     facts = {
         "dataset": "invented.json",
         "dataset_sha256": "cd" * 32,
@@ -141,9 +139,7 @@ def test_verdict_without_answer_is_named_and_not_counted():
 def test_question_that_failed_once_and_was_answered_later_is_answered():
     """A failure of an earlier start does not outweigh the answer that is there."""
     failed = (Failed("recall", "q1", "stopped", "c6"),)
-    row = adds_up(build(run([gold("q1")], {"c6": (answer("q1"),)}, {"c6": (verdict("q1", True),)}, failures=failed))).row(
-        "c6", "overall"
-    )
+    row = adds_up(build(run([gold("q1")], {"c6": (answer("q1"),)}, {"c6": (verdict("q1", True),)}, failures=failed))).row("c6", "overall")
 
     assert (row.correct, row.failed) == (1, 0)
 

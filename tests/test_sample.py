@@ -77,9 +77,7 @@ def test_ids_are_unique_and_every_row_shares_the_same_dated_sessions():
     for row in ROWS:
         assert row["haystack_session_ids"] == ROWS[0]["haystack_session_ids"]
         assert row["haystack_dates"] == ROWS[0]["haystack_dates"]
-        assert [[t["content"] for t in s] for s in row["haystack_sessions"]] == [
-            [t["content"] for t in s] for s in SESSIONS.values()
-        ]
+        assert [[t["content"] for t in s] for s in row["haystack_sessions"]] == [[t["content"] for t in s] for s in SESSIONS.values()]
 
 
 def test_weekdays_are_right_and_sessions_run_over_months_before_the_questions():
@@ -145,9 +143,7 @@ def test_evidence_lies_in_the_haystack_and_only_in_the_named_sessions(row):
 
 
 def test_every_personal_session_is_evidence_for_some_question():
-    assert {name for row in ROWS for name in row["answer_session_ids"]} == {
-        name for name in SESSIONS if name.startswith("answer_")
-    }
+    assert {name for row in ROWS for name in row["answer_session_ids"]} == {name for name in SESSIONS if name.startswith("answer_")}
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,12 @@ class _Output(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-Sentence = Annotated[str, StringConstraints(pattern=r'^The user([^"\\.\n]|\.[0-9a-z]){8,170}\.$')]
-"""One statement about the user. The end proves that it is whole; a point inside only before a digit or small letter."""
+LONGEST_SENTENCE = 240
+LONGEST_MOMENT = 240
+Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.\n]|\.[0-9a-z]){{8,{LONGEST_SENTENCE}}}\.$')]
+"""One statement about the user; a point inside only before a digit or small letter. At its longest it was cut: see ``was_cut``."""
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}(-[a-z0-9]{2,14}){1,2}$")]
-Moment = Annotated[str, StringConstraints(pattern=r'^The user [^"\\.!?\n]{30,200}\.$')]
+Moment = Annotated[str, StringConstraints(pattern=rf'^The user [^"\\.!?\n]{{30,{LONGEST_MOMENT}}}\.$')]
 Depiction = Annotated[str, StringConstraints(pattern=r'^Picture: [^"\\\n]{40,700}\.$')]
 Score = Literal[0, 1, 2]
 
@@ -178,7 +180,7 @@ class Personal:
     def facts(self, session: Session, excerpt: str) -> Request:
         """Ask for plain statements about the user; more of them for a longer excerpt."""
         at_most = min(10, max(5, self.count(excerpt) // 50))
-        return self._request("facts", session, excerpt, prompts.template("facts"), facts_type(at_most), 70 * at_most + 40)
+        return self._request("facts", session, excerpt, prompts.template("facts"), facts_type(at_most), 100 * at_most + 40)
 
     def scores(self, session: Session, excerpt: str) -> Request:
         """Ask for the gate's three scores (``scored`` models)."""
@@ -252,7 +254,7 @@ class Personal:
     def scene(self, topic: Topic) -> Request:
         """Ask for one moment, from the facts alone (small models mix in the rest of a session)."""
         facts = self._fenced([c.text for c in topic.components])
-        return Request("scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 120, seed=self.settings.seed)
+        return Request("scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 160, seed=self.settings.seed)
 
     def whole_scene(self, session: Session, excerpt: str, topic: Topic) -> Request:
         """Ask for a scene with all its details, the session before it (bigger models)."""
@@ -304,6 +306,11 @@ class Personal:
             if self.gate is GateWay.SCORED
             else (*always, "anchor_system", "anchor", "scene_system", "scene")
         )
+
+
+def was_cut(text: str) -> bool:
+    """Whether a statement or moment has its full length, so that the constraint and not the model put the full stop."""
+    return len(text) > min(LONGEST_SENTENCE, LONGEST_MOMENT)
 
 
 _PEOPLE = re.compile(

@@ -94,9 +94,10 @@ def _axes(axes: Axes, report: Report) -> None:
 def _bars(axes: Axes, rows: list[tuple[int, Row]], shift: float, width: float, colour: str, name: str) -> None:
     drawn = [(x + shift, r.judged_wilson) for x, r in rows if r.scored]
     heights = [100 * (e.value or 0) for _, e in drawn]
+    # A bound can miss the value by the last bit (0 of 1), and a whisker below 0 is an error to matplotlib.
     whiskers = [
-        [h - 100 * (e.low or 0) for h, (_, e) in zip(heights, drawn, strict=True)],
-        [100 * (e.high or 0) - h for h, (_, e) in zip(heights, drawn, strict=True)],
+        [max(0.0, h - 100 * (e.low or 0)) for h, (_, e) in zip(heights, drawn, strict=True)],
+        [max(0.0, 100 * (e.high or 0) - h) for h, (_, e) in zip(heights, drawn, strict=True)],
     ]
     places = [x for x, _ in drawn]
     axes.bar(places, heights, width * 0.92, color=colour, label=name)
@@ -124,6 +125,4 @@ def _paper(axes: Axes, report: Report, kinds: list[str], width: float) -> None:
         other = "" if report.header.protocol == paper.protocol else ": another protocol, not comparable"
         label = f"paper ({paper.model}, judge {paper.judge}, {paper.protocol} protocol{other})"
         xs, ys = zip(*points, strict=True)
-        axes.plot(
-            xs, ys, "D", markersize=7, markerfacecolor="white", markeredgecolor="#1b1f24", label=label, clip_on=False, zorder=5
-        )
+        axes.plot(xs, ys, "D", markersize=7, markerfacecolor="white", markeredgecolor="#1b1f24", label=label, clip_on=False, zorder=5)
