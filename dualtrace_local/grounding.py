@@ -214,7 +214,10 @@ class Ground:
         self._pairs = frozenset(p for w in self._words if not w.isascii() for p in _pairs(w))
 
     def invented(self, text: str) -> str:
-        """What ``text`` holds that the user never said: ``a number``, ``a unit`` with one, ``a name``, or empty. ``one`` is a pronoun too often to count."""
+        """What ``text`` holds that the user never said: ``a number``, ``a unit`` of time with one, ``a name``, or empty.
+
+        ``one`` is a pronoun too often to count.
+        """
         if numbers(text) - self._numbers - _VAGUE:
             return "a number"
         told = {number for number, _ in self._measures}
@@ -241,8 +244,6 @@ class Ground:
         wanted = stems(text)
         if not wanted:
             return Refused("no content")
-        if len(wanted & self._stems) < KNOWN_SHARE * len(wanted):
-            return Refused("mostly other words than the user's")
         figures = numbers(text)
         shares = [(self._share(wanted, figures, s), s) for s in self.said]
         others = max((share for share, s in shares if s.role != "user"), default=0.0)
@@ -250,6 +251,9 @@ class Ground:
         if best is None or mine < max(MINIMUM_SHARE, ECHO * others):
             by_others = others >= MINIMUM_SHARE
             return Refused("said by somebody else than the user" if by_others else "no words of the user behind it")
+        everything = Said("", 0, "user", self._stems, self._numbers)
+        if self._share(wanted, figures, everything) < KNOWN_SHARE:
+            return Refused("mostly other words than the user's")
         return Component(text=text, quote=best.text, turn=best.turn, hedged=hedged(best.text))
 
     @staticmethod

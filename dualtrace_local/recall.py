@@ -28,8 +28,11 @@ from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Reques
 SUPPORT = 0.34
 """Share of an answer's own content words that the delivered items must hold. Same figure as grounding uses."""
 
-_Note = Annotated[str, StringConstraints(pattern=r'^[^"\\\n]{10,400}\.$')]
-_Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\\n]{1,220}\.$')]
+CLOSE = 0.4
+"""Cosine from which an item bears on a question that it shares no word with."""
+
+_Note = Annotated[str, StringConstraints(pattern=r'^[^"\\\s,.;:!?()-][^"\\\n]{9,240}\.$')]
+_Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\\s,.;:!?()-][^"\\\n]{0,200}\.$')]
 
 
 @cache
@@ -56,7 +59,7 @@ class Reader:
         today = f"{question.date:%Y-%m-%d} ({question.date:%A})" if question.date else "not known"
         text = prompts.fill(name, items=shown, today=today, question=prompts.visible(question.text))
         handles = tuple(i.handle for i in delivered.items)
-        return Request("read", prompts.template("read_system"), text, reading_type(handles), 520, seed=self.seed)
+        return Request("read", prompts.template("read_system"), text, reading_type(handles), 420, seed=self.seed)
 
     def context(self, question: Question, items: Sequence[Item]) -> str:
         """The delivered items as JSON, one a line, in date order, each with its distance to the question worked out."""
@@ -66,7 +69,7 @@ class Reader:
 def _shown(item: Item, question: Question) -> dict[str, Any]:
     said = f"{item.date:%Y-%m-%d}" if item.date else "unknown"
     if item.date and question.date:
-        said += f", {describe_distance(item.date, question.date)}"
+        said += f", {describe_distance(item.date, question.date).split(',')[0]}"
     dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for c in item.components for e in c.events if e.day}
     shown: dict[str, Any] = {"id": item.handle, "said": said, "about": item.anchor.replace("-", " "), "fact": item.fact}
     if dates:
@@ -93,7 +96,8 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
         return Answer(**common, state=State.C, text=ABSTENTION, abstained=True, reason="nothing delivered")
     reading = yield from ask(reader.request(question, delivered))
     common |= {"notes": reading.notes, "context_tokens": reader.count(reader.context(question, delivered.items))}
-    used = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
+    named = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
+    used = tuple(i for i in named if i.similarity >= CLOSE or stems(question.text) & stems(_text(i, question)))
     if not used or not supported(reading.answer, question, delivered.items):
         unsupported = "no delivered item supports the answer"
         return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)

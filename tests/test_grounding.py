@@ -20,6 +20,7 @@ from dualtrace_local.grounding import (
     sentences,
     session_evidence,
     stems,
+    without_guessed_gender,
 )
 from dualtrace_local.records import Component, Evidence, Turn
 
@@ -280,6 +281,52 @@ def test_asking_alone_never_passes_the_gate():
     figures = "The user needs a table of 12 rows for Ines by May 6th."
     assert scores("Can you give me a table of 12 rows for Ines by May 6th?", figures) == (1, 1, 0)
     assert scores("I've noticed that some museums use robots.", "The user noticed that some museums use robots.") == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "why"),
+    [
+        ("The user is 30 years old and walks before work.", "I walk for 30 minutes before work.", "a unit"),
+        ("The user is a 30-year-old who walks before work.", "I go for a 30-minute walk before work.", "a unit"),
+        ("The user runs for 12 weeks.", "I run 12 hours a week.", "a unit"),
+    ],
+)
+def test_a_number_bound_to_another_unit_is_refused(written, said, why):
+    assert why in refusal(written, *user(said))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("The user has a daughter who is 9 years old.", "My daughter, who is 9, plays chess."),
+        ("The user walks for 30 minutes before work.", "I go for a 30-min walk before work."),
+        ("The user has lived here for nine months.", "I've lived here for 9 months now."),
+    ],
+)
+def test_a_number_with_its_own_unit_is_kept(written, said):
+    assert kept(written, *user(said)).text == written
+
+
+def test_a_sentence_of_mostly_other_words_is_refused():
+    said = "I'm considering applying for a green card but the process scares me."
+    added = "The user is considering a green card, a long process by which citizens become permanent residents."
+    assert "other words" in refusal(added, *user(said))
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "right"),
+    [
+        (
+            "The user got his goats vaccinated and he was relieved.",
+            "I got my goats vaccinated.",
+            "The user got their goats vaccinated and they were relieved.",
+        ),
+        ("The user thinks she's late.", "I'm late.", "The user thinks they're late."),
+        ("The user told her mother that she is ill.", "I told my mother that she is ill.", "The user told her mother that she is ill."),
+    ],
+)
+def test_a_gender_is_not_guessed(written, said, right):
+    assert without_guessed_gender(written, said) == right
 
 
 def test_a_statement_that_slips_into_the_first_person_is_known():

@@ -93,7 +93,7 @@ def test_dates_and_distances_are_worked_out_for_the_reader():
     moved = item(2, "The user moved to Delft last Thursday.", day=16, events=[EventDate("last Thursday", "2022-05-12")])
     trip = item(3, "The user went away.", day=20, events=[EventDate("that week", "2022-05-02", "2022-05-08"), EventDate("on Friday")])
     _, (request,) = ask([CAT_FACT, moved, trip], reading("You moved to Delft.", "m2"), "When did I move?")
-    assert "2022-05-10, 20 days before the question, about 3 weeks" in request.user
+    assert "2022-05-10, 20 days before the question" in request.user
     assert "2022-05-16, 14 days before the question, 2 weeks" in request.user
     assert '"last Thursday": "2022-05-12"' in request.user
     assert '"that week": "2022-05-02 to 2022-05-08"' in request.user

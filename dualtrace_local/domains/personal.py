@@ -55,10 +55,13 @@ class _Output(BaseModel):
 
 LONGEST_SENTENCE = 240
 LONGEST_MOMENT = 240
-Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.\n]|\.[0-9a-z]){{8,{LONGEST_SENTENCE}}}\.$')]
+TITLE = r"(Dr|Mr|Mrs|Ms|Prof|St)\. "
+"""Short titles, whose point does not end a sentence."""
+
+Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.\n]|\.[0-9a-z]|{TITLE}){{8,{LONGEST_SENTENCE}}}\.$')]
 """One statement about the user; a point inside only before a digit or small letter. At its longest it was cut: see ``was_cut``."""
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}(-[a-z0-9]{2,14}){1,2}$")]
-Moment = Annotated[str, StringConstraints(pattern=rf'^The user [^"\\.!?\n]{{30,{LONGEST_MOMENT}}}\.$')]
+Moment = Annotated[str, StringConstraints(pattern=rf'^The user ([^"\\.!?\n]|{TITLE}){{30,{LONGEST_MOMENT}}}\.$')]
 Depiction = Annotated[str, StringConstraints(pattern=r'^Picture: [^"\\\n]{40,700}\.$')]
 Score = Literal[0, 1, 2]
 

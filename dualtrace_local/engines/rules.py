@@ -18,6 +18,7 @@ _DATA = re.compile(r"<data ([0-9a-f]{8})>\n(.*?)\n</data \1>", re.DOTALL)
 _FIRST_PERSON = re.compile(r"\b(?:I|we)\b|\bI['’](?:m|ve|d|ll)\b|\b[Mm]y\b|\b[Oo]ur\b")
 _ASKING = re.compile(r"\b(?:can|could|would) you\b|\bhow (?:do|can|should) I\b|\bhelp me\b|\btell me\b|\?$", re.IGNORECASE)
 _ENOUGH = 0.5
+_LONGEST = 160
 
 
 def reply(request: Request) -> str:
@@ -32,8 +33,13 @@ def _statements(text: str, most: int) -> list[str]:
     mine = [line.removeprefix("user: ") for line in spoken if line.startswith("user: ")]
     pieces = [piece.strip() for line in mine for piece in re.split(r"(?<=[.!?])\s+|\n+", line)]
     kept = [p for p in pieces if _FIRST_PERSON.search(p) and not _ASKING.search(p)]
-    made = [_third_person(p) for p in kept]
+    made = [_third_person(_end_of(p)) for p in kept]
     return [m for m in dict.fromkeys(made) if re.fullmatch(r'The user([^"\\.\n]|\.[0-9a-z]){8,170}\.', m)][:most]
+
+
+def _end_of(piece: str) -> str:
+    """Of text without sentence ends, what comes from its last first-person word on."""
+    return piece if len(piece) <= _LONGEST else piece[max(m.start() for m in _FIRST_PERSON.finditer(piece)) :]
 
 
 _PERSONS = (
@@ -52,7 +58,7 @@ def _third_person(sentence: str) -> str:
     text = re.sub(r"^(?:by the way|also|and|so|well|oh),?\s+", "", text, flags=re.IGNORECASE)
     for pattern, into in _PERSONS:
         text = re.sub(pattern, into, text)
-    text = re.sub(r"\.(?![0-9a-z])", ",", text)[:160]
+    text = re.sub(r"\.(?![0-9a-z])", ",", text)[:_LONGEST]
     return (text[0].upper() + text[1:] if text.lower().startswith("the user") else f"The user said that {text}") + "."
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from dualtrace_local.config import Models, ModelSpec, Role, prepare_environment
+from dualtrace_local.errors import ConfigError
 from dualtrace_local.weights import ready
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Listener:
 
 
 class Parts:
-    """Models by role. A context manager: leaving it frees everything."""
+    """Models by role. A context manager: leaving it frees everything. Raises ConfigError for a model that cannot play its role."""
 
     def __init__(self, models: Models, listener: Listener | None = None, *, seed: int = 0) -> None:
         self.models = models
@@ -47,6 +48,10 @@ class Parts:
         self._engine: Engine | None = None
         self._embedder: Embedder | None = None
         self._counters: dict[str, Callable[[str], int]] = {}
+        for role in Role:
+            if (self.spec(role).engine == "sentence-transformers") is not (role is Role.EMBED):
+                can = "make vectors" if role is Role.EMBED else "generate text"
+                raise ConfigError(f"model {self.name(role)!r} cannot {can}; name another one for the role {role}")
         prepare_environment(cpu=not has_gpu())
 
     def name(self, role: Role) -> str:

@@ -139,7 +139,7 @@ class Teaching:
     def run(self, sources: Sources) -> TeachTotals:
         """Teach all sources. Returns totals that add up; failed records have been told one line each."""
         started = time.monotonic()
-        self._mark(sources.paths)
+        earlier = self._earlier_starts()
         self.listener.stage("teach", sources.sessions)
         for line in sources.unreadable:
             self._count("read", "failed")
@@ -147,7 +147,7 @@ class Teaching:
         try:
             fresh = self._fresh(sources)
             if (first := next(fresh, None)) is not None:
-                self._encode_all(itertools.chain([first], fresh))
+                self._encode_all(itertools.chain([first], fresh), earlier)
         finally:
             self._commit()
             self.listener.end()
@@ -159,14 +159,14 @@ class Teaching:
             )
         return self._counts.totals(time.monotonic() - started)
 
-    def _mark(self, sources: Sequence[Path]) -> None:
+    def _earlier_starts(self) -> int:
+        """Starts of a teach that did not come to its end; says what is resumed when there are any."""
         marker = self.store.path / MARKER
-        starts = 1
-        if marker.exists():
-            earlier = json.loads(marker.read_text(encoding="utf-8"))
-            starts += earlier.get("starts", 1)
-            self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
-        write_json(marker, {"sources": [s.name for s in sources], "starts": starts})
+        if not marker.exists():
+            return 0
+        self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
+        starts: int = json.loads(marker.read_text(encoding="utf-8"))["starts"]
+        return starts
 
     def _fresh(self, sources: Sources) -> Iterator[Session]:
         """Masked sessions that the model must read, in order; everything else is counted on the way."""
@@ -204,12 +204,14 @@ class Teaching:
         self.listener.advance()
         return False
 
-    def _encode_all(self, sessions: Iterator[Session]) -> None:
+    def _encode_all(self, sessions: Iterator[Session], earlier: int) -> None:
         spec = self.parts.spec(Role.ENCODE)
         domain = Personal(self.store.secret, self.parts.count(Role.ENCODE), spec.gate, spec.budgets, self.settings)
         embed = self.parts.embedder.encode
         jobs = (Job(s.key, partial(encode, s, domain, embed)) for s in sessions)
-        for result in self.parts.engine(Role.ENCODE).run(jobs, window=spec.window):
+        engine = self.parts.engine(Role.ENCODE)
+        write_json(self.store.path / MARKER, {"starts": earlier + 1})
+        for result in engine.run(jobs, window=spec.window):
             session = self._open.pop(result.key)
             tally(self._counts.usage, result.usage)
             tally(self._spent, result.usage)
