@@ -17,7 +17,7 @@ from dualtrace_local.config import TeachSettings, read_models
 from dualtrace_local.corpus import file_digest, read
 from dualtrace_local.masking import mask_session
 from dualtrace_local.pipeline.parts import Listener, Parts, versions
-from dualtrace_local.pipeline.teach import Teaching
+from dualtrace_local.pipeline.teach import Teaching, readable
 from dualtrace_local.records import Entry, Scope
 from dualtrace_local.stats import wilson
 from dualtrace_local.store import Store
@@ -63,7 +63,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         Store.open(Path(folder) / "store", parts.embedder, write=True, create=True) as store,
     ):
-        totals = Teaching(store, parts, settings, scope=Scope()).run([args.oracle, args.filler])
+        totals = Teaching(store, parts, settings, scope=Scope()).run(readable([args.oracle, args.filler]))
         ledger = store.sessions()
         memories = store.memories(Scope())
     kept, n = Counter[str](), Counter[str]()

@@ -39,7 +39,7 @@ def encode(session: Session, domain: Personal, embed: Embed) -> Flow[Encoded]:
         return Encoded(session, tier, evidence, rounds=rounds_of_dropped, dropped_sentences=refused)
     memories: list[Memory] = []
     for ordinal, topic in enumerate(topics):
-        anchor = topic.anchor or (yield from ask(domain.anchor(topic))).topic
+        anchor = topic.anchor or (yield from ask(domain.anchor(topic))).slug
         scene, why_not = yield from _scene(session, parts, domain, ground, topic)
         memories.append(
             Memory(

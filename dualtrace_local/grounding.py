@@ -46,7 +46,7 @@ _NAME = re.compile(r"\b[^\W\d_a-z][\w'’-]*", re.UNICODE)
 _TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|Mt)\.$")
 _TOKEN = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-_SPLIT = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])\s*|\n+")
+_SPLIT = re.compile(r"(?<=[.!?…])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bProf\.)(?<!\bSt\.)[\"')\]]*\s+|(?<=[。！？])\s*|\n+")
 
 CONTENT = 3
 """Content words from which a statement is about something concrete."""
@@ -166,14 +166,16 @@ def sentences(text: str) -> Iterator[str]:
 
 
 _UNITS = {"yr": "year", "mo": "month", "wk": "week", "hr": "hour", "min": "minute"}
-_UNIT = "year|yr|month|mo|week|wk|day|hour|hr|minute|min"
+_MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_UNIT = f"year|yr|month|mo|week|wk|day|hour|hr|minute|min|{_MONTHS}"
+_DAY_OF_MONTH = re.compile(rf"\b({_MONTHS})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b")
 _MEASURE = re.compile(rf"(?<![\w.,:])([a-z]+|\d+(?:[.,:]\d+)*)(?:(?:\s|-)+(?:more\s|whole\s)?({_UNIT})s?\b)?")
 
 
 def measures(text: str) -> frozenset[tuple[str, str]]:
-    """Each number of ``text`` with the unit of time behind it, empty where there is none: ``(30, minute)``."""
+    """Each number of ``text`` with the unit of time behind it, empty where there is none: ``(30, minute)``, ``(27, april)``."""
     found: set[tuple[str, str]] = set()
-    for match in _MEASURE.finditer(_one_form(text).lower()):
+    for match in _MEASURE.finditer(_DAY_OF_MONTH.sub(r"\2 \1", _one_form(text).lower())):
         unit = match.group(2) or ""
         found |= {(number, _UNITS.get(unit, unit)) for number in numbers(match.group(1))}
     return frozenset(found)

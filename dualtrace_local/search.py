@@ -29,6 +29,9 @@ RRF_K = 60
 BM25_K1, BM25_B = 1.2, 0.75
 """The values LanceDB's word index uses, so that both ways of ranking agree."""
 
+AROUND = 40
+"""Tokens that are reserved for what a reader sees around an item's texts: its id, dates and anchor."""
+
 POOL = 200
 """Best keys of each ranking that are fused."""
 
@@ -173,7 +176,7 @@ def search(view: View, question: Question, embedder: Embedder, budget_tokens: in
         if (memory := memories.get(key.memory_id)) is None:  # a writer removed it since the view was ranked
             continue
         copy_of = (memory.fact, f"{memory.date:%Y-%m-%d}" if memory.date else "")
-        cost = count(memory.fact) + (count(scene) if (scene := _scene(memory, view.condition)) else 0)
+        cost = AROUND + count(memory.fact) + (count(scene) if (scene := _scene(memory, view.condition)) else 0)
         if copy_of in seen or cost > left or len(taken) == view.condition.items:
             continue
         seen.add(copy_of)

@@ -387,7 +387,7 @@ def test_dat_02_a_month_ago_is_about_that_day(tmp_path):
 
 
 def test_run_02_a_torn_newest_version_costs_its_batch_alone(tmp_path):
-    source = kit.jsonl(tmp_path / "c.jsonl", kit.small_sessions(12))
+    source = kit.jsonl(tmp_path / "c.jsonl", kit.small_sessions(24))
     kit.teach(tmp_path / "store", source)
     whole = kit.dump(tmp_path / "store")
     versions = tmp_path / "store" / "sessions.lance" / "_versions"
@@ -400,7 +400,7 @@ def test_run_02_a_torn_newest_version_costs_its_batch_alone(tmp_path):
     assert len(said) == 1
     assert kit.ask(tmp_path / "store", kept["components"][0]["quote"])["state"] == "A"
     totals = kit.teach(tmp_path / "store", source)
-    assert (totals["read"], totals["unchanged"]) == (12, 8)
+    assert (totals["read"], totals["unchanged"]) == (24, 16)
     assert kit.dump(tmp_path / "store") == whole
 
 

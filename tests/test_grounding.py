@@ -289,6 +289,8 @@ def test_asking_alone_never_passes_the_gate():
         ("The user is 30 years old and walks before work.", "I walk for 30 minutes before work.", "a unit"),
         ("The user is a 30-year-old who walks before work.", "I go for a 30-minute walk before work.", "a unit"),
         ("The user runs for 12 weeks.", "I run 12 hours a week.", "a unit"),
+        ("The user is 27 years old.", "We moved on 27 April.", "a unit"),
+        ("The user is 27 years old.", "We moved on April 27th.", "a unit"),
     ],
 )
 def test_a_number_bound_to_another_unit_is_refused(written, said, why):
@@ -458,3 +460,8 @@ def test_200_000_characters_are_read_in_linear_time(unit):
     forbidden(turns)
     names(text)
     assert time.process_time() - before < 15
+
+
+def test_a_title_does_not_end_a_sentence():
+    said = "I see Dr. Varga on 7 June. Then I rest."
+    assert [s.text for s in Ground(user(said)).said] == ["I see Dr. Varga on 7 June.", "Then I rest."]

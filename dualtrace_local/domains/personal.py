@@ -61,15 +61,22 @@ TITLE = r"(Dr|Mr|Mrs|Ms|Prof|St)\. "
 Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.\n]|\.[0-9a-z]|{TITLE}){{8,{LONGEST_SENTENCE}}}\.$')]
 """One statement about the user; a point inside only before a digit or small letter. At its longest it was cut: see ``was_cut``."""
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}(-[a-z0-9]{2,14}){1,2}$")]
+Words = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}([ -][a-z0-9]{2,14}){1,2}$")]
+"""Two or three words; small models run them together when the space is forbidden. ``slug`` joins them."""
 Moment = Annotated[str, StringConstraints(pattern=rf'^The user ([^"\\.!?\n]|{TITLE}){{30,{LONGEST_MOMENT}}}\.$')]
 Depiction = Annotated[str, StringConstraints(pattern=r'^Picture: [^"\\\n]{40,700}\.$')]
 Score = Literal[0, 1, 2]
 
 
 class Anchor(_Output):
-    """The slug of a memory."""
+    """What a memory is about."""
 
-    topic: Slug
+    topic: Words
+
+    @property
+    def slug(self) -> str:
+        """The anchor: the words joined by hyphens."""
+        return self.topic.replace(" ", "-")
 
 
 class Scene(_Output):

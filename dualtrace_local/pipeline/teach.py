@@ -40,7 +40,10 @@ Committed = Callable[[dict[str, Usage]], None]
 
 @dataclass(frozen=True)
 class Sources:
-    """What to teach: files that can be read, their sessions (for the progress bar), and a line for each file that cannot be."""
+    """What to teach: files that can be read, and a line for each file that cannot be.
+
+    ``sessions`` is for the progress bar: sessions that differ, and records that cannot be read.
+    """
 
     paths: tuple[Path, ...]
     sessions: int
@@ -52,17 +55,22 @@ def readable(paths: Sequence[Path], limit: int | None = None) -> Sources:
     """Pass over the files once, before anything is made or loaded. Raises DataError when none of them can be read."""
     good: list[Path] = []
     bad: list[DataError] = []
-    sessions = 0
+    rejected = 0
+    keys: set[str] = set()
     for path in paths:
         try:
-            sessions += sum(1 if isinstance(entry, Rejected) else len(entry.sessions) for entry in read(path, limit=limit))
+            for entry in read(path, limit=limit):
+                if isinstance(entry, Rejected):
+                    rejected += 1
+                else:
+                    keys.update(session.key for session in entry.sessions)
         except DataError as problem:
             bad.append(problem)
         else:
             good.append(path)
     if bad and not good:
         raise bad[0]
-    return Sources(tuple(good), sessions, tuple(str(problem) for problem in bad), limit)
+    return Sources(tuple(good), len(keys) + rejected, tuple(str(problem) for problem in bad), limit)
 
 
 def fingerprint_parts(parts: Parts, settings: TeachSettings) -> dict[str, Any]:
@@ -134,6 +142,7 @@ class Teaching:
         self._spent: dict[str, Usage] = {}
         self._batch: list[Outcome] = []
         self._open: dict[str, Session] = {}
+        self._met: set[str] = set()
         self._other_fingerprint = 0
 
     def run(self, sources: Sources) -> TeachTotals:
@@ -188,6 +197,8 @@ class Teaching:
 
     def _is_new(self, session: Session) -> bool:
         self._count("read")
+        met_before = session.key in self._met
+        self._met.add(session.key)
         if session.key in self.forgotten:
             status = "forgotten"
         elif session.key in self.known:
@@ -201,7 +212,8 @@ class Teaching:
             self._open[session.key] = session
             return True
         self._count(status)
-        self.listener.advance()
+        if not met_before:
+            self.listener.advance()
         return False
 
     def _encode_all(self, sessions: Iterator[Session], earlier: int) -> None:
