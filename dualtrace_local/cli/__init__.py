@@ -13,6 +13,8 @@ from .daily import ask, memory, store, teach
 from .experiments import demo, judge, report, run
 from .machine import doctor, models
 
+HELP = ["-h", "--help"]
+
 
 class Group(click.Group):
     """Ends every error that is meant for the user as one line and its exit code; anything else is a bug and stays a traceback."""
@@ -29,7 +31,7 @@ class Group(click.Group):
             ctx.exit(130)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, context_settings={"help_option_names": HELP, "max_content_width": 110})
 @click.version_option(__version__, prog_name="dualtrace")
 def main() -> None:
     """A local-first memory for language-model assistants.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from . import main
+from . import HELP, main
 
 START, END = "<!-- commands: made by python -m dualtrace_local.cli.reference -->", "<!-- end of commands -->"
 WIDTH = 100
@@ -29,7 +29,9 @@ def reference() -> str:
     """Markdown: one section a command, holding its help."""
     sections = []
     for name, command in commands(main, "dualtrace"):
-        text = command.get_help(click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH))
+        # The option names are said here too: a command keeps the help option of its first use.
+        context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH, help_option_names=HELP)
+        text = command.get_help(context)
         sections.append(f"### {name}\n\n```\n{text}\n```\n")
     return "\n".join(sections)
 
