@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Literal, Self
 
@@ -26,7 +25,7 @@ class Ruling(BaseModel):
     """What the judge writes. A finished thought before the field is not part of it; one that fills the reply leaves no verdict."""
 
     model_config = ConfigDict(extra="forbid")
-    verdict: Literal["correct", "wrong"]
+    verdict: Literal["wrong", "correct"]
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -41,13 +40,24 @@ def rubric_name(gold: Gold) -> str:
 
 
 def request(answer: Answer, gold: Gold, secret: bytes, seed: int = 0) -> Request:
-    """The judge's prompt: question, right answer, given answer, rubric."""
-    material = json.dumps(
-        {"question": answer.question, "right answer": gold.answer_text, "given answer": answer.text}, ensure_ascii=False, indent=0
-    )
+    """The judge's prompt: question, given answer, right answer, rubric. Each is one line, so that none can pass for another.
+
+    The given answer comes first: with one rubric for all, the embedded model agreed with 82 of 100 development labels so, with 69
+    the other way round.
+    """
+    lines = (("Question", answer.question), ("Given answer", _shortened(answer.text)), ("Right answer", gold.answer_text))
+    material = "\n".join(f"{name}: {' '.join(text.split())}" for name, text in lines)
     fenced = prompts.fence(material, secret, material)
     text = prompts.fill("judge", material=fenced, rubric=prompts.template(rubric_name(gold)))
     return Request("judge", prompts.template("judge_system"), text, Ruling, 24, seed=seed)
+
+
+LONGEST = 500
+"""Characters of an answer that the judge reads, half of them from its end: small judges lose the thread in long ones."""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
 
 
 def judge(answer: Answer, gold: Gold, by: str, secret: bytes, seed: int = 0) -> Flow[Verdict]:

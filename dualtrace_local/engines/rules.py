@@ -111,6 +111,6 @@ def _read(request: Request, data: str) -> dict[str, Any]:
 
 
 def _judge(_request: Request, data: str) -> dict[str, Any]:
-    material = json.loads(data)
-    gold, given = stems(material["right answer"]), stems(material["given answer"])
+    material = dict(line.split(": ", 1) for line in data.split("\n"))
+    gold, given = stems(material["Right answer"]), stems(material["Given answer"])
     return {"verdict": "correct" if gold and len(gold & given) / len(gold) >= _ENOUGH else "wrong"}
