@@ -1,6 +1,5 @@
 """Judging: one field with two values or no verdict; the abstention by rule; a rubric for each kind of question."""
 
-
 import pytest
 
 from dualtrace_local import judge as judging

@@ -63,6 +63,22 @@ def _gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
+@contextlib.contextmanager
+def llvmlite_hidden() -> Iterator[None]:
+    """Keep llvmlite's library object out of ``sys.modules`` while vLLM starts.
+
+    On a CPU vLLM 0.32 looks through the attributes of every loaded module for a kernel, and that object answers any name, also
+    ``__dict__``, with a function: the start then fails whenever numba was imported before.
+    """
+    name = "llvmlite.binding.ffi"
+    hidden = sys.modules.pop(name, None)
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            sys.modules[name] = hidden
+
+
 class VllmEngine(Engine):
     """One model on vLLM. ``folder`` holds safetensors and tokenizer; starting takes 15-50 s. Raises EngineError if it cannot start."""
 
@@ -103,8 +119,9 @@ class VllmEngine(Engine):
             }
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
-                self._llm = LLM(**{**options, **self._spec.engine_options})
-            except (VLLMValidationError, RuntimeError, ValueError, TypeError, OSError, MemoryError) as problem:
+                with llvmlite_hidden():
+                    self._llm = LLM(**{**options, **self._spec.engine_options})
+            except (VLLMValidationError, RuntimeError, ValueError, TypeError, AttributeError, OSError, MemoryError) as problem:
                 msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
                 raise EngineError(msg) from problem
         self._engine = self._llm.llm_engine
