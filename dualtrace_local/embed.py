@@ -88,10 +88,6 @@ class Embedder:
         inside_word = not (text[end].isspace() or kept[-1:].isspace())
         return words[0] if inside_word and len(words) > 1 else kept.rstrip()
 
-    def is_cut(self, text: str) -> bool:
-        """Whether the model reads only the beginning of ``text``."""
-        return self._end(text) < len(text)
-
     def _end(self, text: str) -> int:
         """Characters of ``text`` that the model reads."""
         spans = self._tokenizer.encode(SURROGATES.sub("\ufffd", text), add_special_tokens=False).offsets

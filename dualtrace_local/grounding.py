@@ -231,7 +231,7 @@ class Ground:
         """Names in ``text`` that the user never said, and words of scripts without capitals that are mostly other characters."""
         unknown = {n for n in names(text) if not all(self._knows(part) for part in _TOKEN.findall(n))}
         for word in _TOKEN.findall(_one_form(text)):
-            pairs = _pairs(word)
+            pairs = _pairs(word.lower())
             if word[0].isalpha() and not (word[0].isupper() or word[0].islower()) and 2 * len(self._pairs & {*pairs}) < len({*pairs}):
                 unknown.add(word)
         return frozenset(unknown)

@@ -101,6 +101,8 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
     if not used or not supported(reading.answer, question, delivered.items):
         unsupported = "no delivered item supports the answer"
         return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)
+    own = stems(reading.answer) - stems(question.text)
+    used = tuple(i for i in used if own & stems(_text(i, question))) or used
     sources = tuple(Source(i.memory_id, i.session_key, f"{i.date:%Y-%m-%d}" if i.date else "", i.anchor) for i in used)
     return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
 

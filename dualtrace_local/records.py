@@ -244,7 +244,7 @@ class Evidence:
     explicitness: int = 0
     basis: tuple[str, ...] = ()
     override: str = ""
-    """Empty, or what overruled the total: ``stakes``, ``remember``, ``forget``."""
+    """Empty, or ``remember`` or ``forget``, which overrule the total, or ``stakes``, which is recorded for conditions that route on it."""
 
     @property
     def total(self) -> int:

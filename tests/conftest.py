@@ -1,11 +1,14 @@
 """What several test modules share: the real embedding model, loaded once."""
 
 import pytest
+from hypothesis import settings
 
 from dualtrace_local import config, weights
 from dualtrace_local.embed import Embedder, load_embedder
 
 config.prepare_environment(cpu=True)
+settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
+settings.load_profile("same every time")
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ SESSION_COUNTS = ("taught", "dropped", "empty", "unchanged", "forgotten", "faile
 
 
 def dualtrace(*arguments, model="scripted") -> Result:
-    """One command in this process, with the rule-made model where it takes one. A bug (any traceback) fails the test."""
-    chosen = [str(a) for a in arguments] + (["--model", model] if model and arguments[0] != "report" else [])
+    """One command in this process, with the rule-made model unless another or none is named. A bug (any traceback) fails the test."""
+    chosen = [str(a) for a in arguments] + (["--model", model] if model else [])
     result = CliRunner().invoke(main, chosen, prog_name="dualtrace")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -439,6 +439,11 @@ def test_options_of_ones_own_files(tmp_path, finished):
     assert result.exit_code == 0, result.stderr
     assert {row["condition"] for row in kit.document(result)["rows"]} == {"mine"}
 
+    asked = kit.dualtrace(
+        "ask", "What did I name my boat?", "--store", tmp_path / "run" / "store", *options[:4], "--condition", "mine", "--json"
+    )
+    assert kit.document(asked)["condition"] == "mine"
+
     conditions["conditions"]["mine"]["treshold"] = 1
     (tmp_path / "conditions.yaml").write_text(yaml.safe_dump(conditions))
     refused(kit.dualtrace("run", finished[0], "--out", tmp_path / "r2", *options, model="mine"), 2, "conditions.yaml", "treshold")

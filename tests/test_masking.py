@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualtrace_local.masking import MASK, mask, mask_session, masked_count
+from dualtrace_local.masking import MASK, mask, mask_session
 from dualtrace_local.records import Session, Turn
 
 SECRETS = [
@@ -129,13 +129,11 @@ def test_secrets_are_masked_and_nothing_else(marked):
     plain, hidden = parts(marked)
 
     assert mask(plain) == hidden
-    assert masked_count(plain) == hidden.count(MASK)
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_people_want_back_is_kept(text):
     assert mask(text) == text
-    assert masked_count(text) == 0
 
 
 @pytest.mark.parametrize("marked", SECRETS)
@@ -179,7 +177,6 @@ def test_surroundings_do_not_matter():
     text = f"{filler}My PIN is 4921. {filler}password: hunter2\n{filler}"
 
     assert mask(text) == text.replace("4921", MASK).replace("hunter2", MASK)
-    assert masked_count(text) == 2
 
 
 def test_a_session_is_masked_in_every_role():

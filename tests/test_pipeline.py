@@ -1,8 +1,11 @@
 """The pipeline's own work: private files, run folders and their fingerprints, teaching, and whole experiments on the scripted engine."""
 
 import json
+import os
 import stat
+import subprocess
 from functools import cache
+from pathlib import Path
 
 import kit
 import pytest
@@ -17,8 +20,11 @@ from dualtrace_local.pipeline import experiment
 from dualtrace_local.pipeline.demo import story
 from dualtrace_local.pipeline.files import JsonLines, write_json
 from dualtrace_local.pipeline.folder import RunFolder
-from dualtrace_local.pipeline.parts import Listener, Parts
+from dualtrace_local.pipeline.parts import Listener, Parts, has_gpu
 from dualtrace_local.records import ABSTENTION, Completion, Finish, Scope, State
+
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Told(Listener):
@@ -276,6 +282,40 @@ def test_a_failed_session_is_told_kept_out_and_tried_again(tmp_path, told):
     assert (again.unchanged, again.dropped, again.failed) == (4, 1, 0)
 
 
+def test_a_failed_session_that_comes_again_is_tried_once_a_start(tmp_path):
+    """It counts as failed once and as unchanged after that, and moves the bar once."""
+    chats = list(kit.small_sessions(40))
+    source = kit.jsonl(tmp_path / "chats.jsonl", [*chats, *chats])
+
+    class Bar(Listener):
+        total = done = 0
+
+        def stage(self, name, total):
+            self.total = total
+
+        def advance(self, done=1):
+            self.done += done
+
+    def cut(request):
+        return Completion("{", Finish.LENGTH) if request.kind == "facts" and "Case 1." in request.user else reply(request)
+
+    engine, bar = ScriptedEngine(cut), Bar()
+    totals = memory_of(tmp_path, engine, bar).teach(source)
+
+    assert (totals.read, totals.failed, totals.unchanged) == (80, 1, 40)
+    assert bar.done == bar.total == 40
+    assert sum("Case 1." in r.user for r in engine.requests if r.kind == "facts") == 3
+    assert memory_of(tmp_path, ScriptedEngine(reply)).teach(source).unchanged == 79
+
+
+def test_the_seed_reaches_the_writer(tmp_path):
+    engine = ScriptedEngine(reply)
+    with Memory(tmp_path / "store", Ours(engine=engine, seed=7), Scope()) as memory:
+        memory.teach(kit.jsonl(tmp_path / "chats.jsonl", kit.small_sessions(1)))
+
+    assert {r.seed for r in engine.requests} == {7}
+
+
 def test_a_dead_engine_stops_the_teach_and_the_next_one_goes_on(tmp_path, told):
     source = kit.jsonl(tmp_path / "chats.jsonl", kit.small_sessions(30))
     with pytest.raises(EngineError, match="died twice"):
@@ -340,6 +380,13 @@ def test_a_run_answers_judges_and_reports(tmp_path, benchmark, told):
         assert (out / "report" / name).stat().st_size > 0
     hypotheses = lines(out / "answers" / "c6.hypotheses.jsonl")
     assert hypotheses == [{"question_id": q, "hypothesis": a["text"]} for q, a in found.items()]
+
+
+def test_a_secret_in_a_question_is_masked(tmp_path):
+    bench = kit.rows(tmp_path / "bench.json", [kit.row("q", "Is my PIN still 4921?", "Yes", [kit.BOAT])])
+    run(bench, tmp_path / "run")
+
+    assert [q["text"] for q in lines(tmp_path / "run" / "questions.jsonl")] == ["Is my PIN still [masked]?"]
 
 
 def test_the_same_run_again_does_nothing_twice(tmp_path, benchmark, told):
@@ -676,6 +723,19 @@ def test_models_by_role():
     assert parts.engine(Role.JUDGE) is first
     assert parts.engine(Role.READ) is not first
     assert parts.count(Role.READ)("three small words") == 3
+
+
+@pytest.mark.parametrize(("listed", "there"), [("GPU 0: NVIDIA H200 (UUID: x)", True), ("No devices were found", False)])
+def test_a_gpu_is_there_when_the_driver_lists_one(tmp_path, monkeypatch, listed, there):
+    """By the same sign the set-up script chooses between GPU and CPU builds."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -L ] && echo "{listed}"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    script = subprocess.run(["bash", "-c", "source scripts/common.sh; machine"], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert has_gpu.__wrapped__() is there
+    assert script.stdout == ("gpu\n" if there else "cpu\n")
 
 
 def test_identity_holds_the_template_settings():

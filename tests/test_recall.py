@@ -155,6 +155,15 @@ def test_an_item_that_shares_nothing_with_the_question_bears_no_answer():
     assert (answer.abstained, len(answer.sources)) == (False, 1)
 
 
+def test_sources_are_the_used_items_that_hold_the_answer():
+    locker = item(1, "The user has locker 27 at the rowing club, code 3961.")
+    cup = item(2, "The user rowed a cup for the rowing club.", day=20)
+    answer, _ = ask([locker, cup], reading("The code is 3961.", "m1", "m2"), "What is my locker code at the rowing club?")
+    assert [s.memory_id for s in answer.sources] == [locker.memory_id]
+    answer, _ = ask([locker, cup], reading("Yes.", "m1", "m2"), "Did I join the rowing club?")
+    assert len(answer.sources) == 2
+
+
 def test_an_answer_that_nothing_supports_becomes_the_abstention():
     answer, _ = ask([CAT], reading("Your brother plays the cello.", "m1"), "What does my brother play?")
     assert (answer.text, answer.abstained, answer.state, answer.confidence, answer.sources) == (ABSTENTION, True, State.A, "none", ())

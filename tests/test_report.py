@@ -43,7 +43,6 @@ def header(**changes):
     facts = {
         "dataset": "invented.json",
         "dataset_sha256": "cd" * 32,
-        "variant": "S",
         "protocol": "official",
         "later_questions": 2,
         "distinct_sessions": 40,
@@ -243,7 +242,7 @@ def test_retrieval_gate_and_judge_only_where_measured(tmp_path):
             golds,
             answers,
             retrieval={"c6": {"q1": Share(1, 2), "q2": Share(0, 1), "q3_abs": Share(1, 1), "q9": Share(1, 1)}},
-            evidence_kept={"q1": Share(1, 2), "q2": Share(2, 2)},
+            evidence_kept=Share(3, 4),
             labelled=(Labelled(True, True), Labelled(False, True), Labelled(False, False), Labelled(True, None)),
         )
     )

@@ -186,8 +186,8 @@ def test_later_sessions_can_be_hidden(store, embedder):
     assert shown(view, "Which food am I allergic to?", embedder).candidates == 3
 
 
-def test_the_gate_decides_what_a_condition_sees_and_an_override_is_always_seen(tmp_path, embedder):
-    weak, strong, kept = Evidence(2, 1, 0), STRONG, Evidence(1, 1, 0, override="stakes")
+def test_the_gate_decides_what_a_condition_sees_but_what_one_asked_to_remember_is_always_seen(tmp_path, embedder):
+    weak, strong, kept = Evidence(2, 1, 0, override="stakes"), STRONG, Evidence(1, 1, 0, override="remember")
     with Store.open(tmp_path / "s", embedder, create=True) as store:
         evidence = dict(zip(FACTS, (weak, strong, kept), strict=False))
         store.commit([one(a, FACTS[a], START, evidence=e) for a, e in evidence.items()])

@@ -135,7 +135,7 @@ def test_haystacks_keep_their_order_and_repeating_them_writes_nothing(tmp_path, 
         before = sorted(path.rglob("*"))
         store.set_haystacks(stacks | {"q2": ("aa",)})
         assert sorted(path.rglob("*")) == before
-        store.set_haystack("q2", ["dd", "aa"])
+        store.set_haystacks({"q2": ["dd", "aa"]})
         assert store.haystack("q2") == ("dd", "aa")
         assert store.haystack("q'1") == ("bb", "aa", "cc")
 
@@ -428,7 +428,7 @@ def test_a_folder_with_other_files_is_not_made_a_store(tmp_path, embedder):
 
 def test_another_embedding_model_is_refused_with_the_remedy(tmp_path, embedder):
     path = taught(tmp_path / "s", embedder, [outcome(1)])
-    with pytest.raises(StoreError, match="dualtrace store reembed"):
+    with pytest.raises(StoreError, match="use that model, or teach into a new store"):
         Store.open(path, Embedder("another", embedder.folder, 384))
 
 
@@ -456,7 +456,7 @@ def test_folders_and_files_are_private_after_every_commit(tmp_path, embedder):
         with Store.open(path, embedder, create=True) as store:
             for n in range(2):
                 store.commit([outcome(n)])
-                store.set_haystack(f"q{n}", [outcome(n).encoded.session.key])
+                store.set_haystacks({f"q{n}": [outcome(n).encoded.session.key]})
                 assert {f.stat().st_mode & 0o777 for f in path.rglob("*") if f.is_file()} == {0o600}
                 assert {f.stat().st_mode & 0o777 for f in (path, *path.rglob("*")) if f.is_dir()} == {0o700}
     finally:

@@ -78,6 +78,9 @@ store_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="The store's folder.",
 )
+conditions_file_option = click.option(
+    "--conditions-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Conditions of your own."
+)
 limit_option = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N records of each source.")
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import click
 
-from dualtrace_local.config import TeachSettings
+from dualtrace_local.config import TeachSettings, read_conditions
 from dualtrace_local.records import Scope
 
 from . import render
 from .common import (
     Choice,
+    conditions_file_option,
     emit,
     emit_line,
     finish,
@@ -65,16 +66,19 @@ def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int 
 @scope_option
 @click.option("--as-of", callback=parse_as_of, metavar="DATE", help="The day on which the question is asked; today by default.")
 @click.option("--condition", default="c6", show_default=True, metavar="NAME", help="How the store is used; see conditions.yaml.")
+@conditions_file_option
 @model_options
 @json_option
-def ask(question: str, store_path: Path, scope: Scope, as_of: datetime, condition: str, choice: Choice, as_json: bool) -> None:
+def ask(question: str, store_path: Path, scope: Scope, as_of: datetime, condition: str, conditions_file: Path | None,
+        choice: Choice, as_json: bool) -> None:  # fmt: skip
     """Answer a question from a store."""
     from dualtrace_local import Memory
 
+    rules = read_conditions(conditions_file).get(condition)
     with Memory.open(
         store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed
     ) as mine:
-        answer = mine.ask(question, as_of=as_of, condition=condition)
+        answer = mine.ask(question, as_of=as_of, condition=condition, rules=rules)
     if as_json:
         emit(render.answer_json(answer))
     else:
@@ -89,7 +93,7 @@ def memory() -> None:
 @memory.command("list")
 @store_option
 @scope_option
-@limit_option
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N memories.")
 @no_model
 @json_option
 def list_(store_path: Path, scope: Scope, limit: int | None, as_json: bool) -> None:

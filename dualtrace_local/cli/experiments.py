@@ -11,7 +11,7 @@ import click
 from dualtrace_local.config import TeachSettings, read_conditions
 
 from . import render
-from .common import Choice, emit, finish, json_option, limit_option, listener, model_options, names, say
+from .common import Choice, conditions_file_option, emit, finish, json_option, limit_option, listener, model_options, names, no_model, say
 
 if TYPE_CHECKING:
     from dualtrace_local.pipeline.experiment import Result
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="The run's folder; resumed when it exists.",
 )
 @click.option("--conditions", default="c6,c7", show_default=True, metavar="NAMES", help="Conditions, separated by commas.")
-@click.option("--conditions-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Conditions of your own.")
+@conditions_file_option
 @click.option("--protocol", type=click.Choice(["official", "pooled"]), default="official", show_default=True,
               help="official: a question sees its own haystack; pooled: one store of all haystacks, as in the paper.")  # fmt: skip
 @click.option("--hide-later", is_flag=True, help="Hide sessions dated after the question.")
@@ -84,6 +84,7 @@ def judge(run_folder: Path, choice: Choice, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run_folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
+@no_model
 @json_option
 def report(run_folder: Path, as_json: bool) -> None:
     """Make the report of a run again from its files; no model is needed."""

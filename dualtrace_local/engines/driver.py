@@ -136,7 +136,7 @@ class _Slot:
             self.flow.close()
 
 
-def _reason(problem: Exception) -> str:
+def reason_of(problem: Exception) -> str:
     """One line for a failed flow. A foreign error's own text may quote a chat, so only its place is told."""
     if isinstance(problem, DualtraceError):
         return " ".join(str(problem).split()) or type(problem).__name__
@@ -263,7 +263,7 @@ class _Run:
         except Exception as problem:  # noqa: BLE001 - the one place where whatever goes wrong in an item becomes data
             slot.close()
             raw = problem.raw if isinstance(problem, OutputError) else ""
-            result = Failure(slot.job.key, _reason(problem), raw, slot.usage)
+            result = Failure(slot.job.key, reason_of(problem), raw, slot.usage)
         else:
             return
         del self.active[slot.priority]
@@ -298,7 +298,7 @@ class _Run:
     def recover(self, death: EngineDiedError) -> None:
         """Restart the engine, and every unfinished flow from its beginning. Raises EngineError at the second death."""
         if self.died:
-            msg = f"the engine died twice ({_reason(death)}); finished work is kept, start the same command again to go on"
+            msg = f"the engine died twice ({reason_of(death)}); finished work is kept, start the same command again to go on"
             raise EngineError(msg) from death
         self.died = True
         self.engine.restart()

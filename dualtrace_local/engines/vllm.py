@@ -21,7 +21,7 @@ from dualtrace_local.errors import EngineError
 from dualtrace_local.records import Completion, Finish, Request
 
 from .chat import render
-from .driver import Engine, EngineDiedError, Reply
+from .driver import Engine, EngineDiedError, Reply, reason_of
 
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
 """The only back end of vLLM 0.32/0.33 that enforces all that our types use, and without white space a model can loop in."""
@@ -183,7 +183,7 @@ class VllmEngine(Engine):
             self.close()  # Ctrl-C, too, leaves half a step behind that nothing can go on from
             if not isinstance(problem, Exception):
                 raise
-            msg = f"vLLM stopped with {type(problem).__name__}"
+            msg = f"vLLM stopped with {reason_of(problem)}"
             raise EngineDiedError(msg) from problem
         return [self._reply(output) for output in outputs if output.finished]
 

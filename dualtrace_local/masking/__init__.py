@@ -19,19 +19,20 @@ from dualtrace_local.records import Session
 from . import named
 from .shapes import Span, cards, ibans, shapes, social_security
 
-__all__ = ["MASK", "mask", "mask_session", "masked_count"]
+__all__ = ["MASK", "mask", "mask_session"]
 
 MASK = "[masked]"
 
 
 def mask(text: str) -> str:
     """``text`` with each secret replaced by ``[masked]``."""
-    return _masked(text).text
-
-
-def masked_count(text: str) -> int:
-    """How many secrets ``mask`` replaces in ``text``."""
-    return _masked(text).count
+    while spans := _secrets(text):  # again, since a mask can bring another secret next to its naming word
+        pieces, at = [], 0
+        for span in spans:
+            pieces += [text[at : span.start], MASK]
+            at = span.end
+        text = "".join([*pieces, text[at:]])
+    return text
 
 
 def mask_session(session: Session) -> Session:
@@ -41,29 +42,11 @@ def mask_session(session: Session) -> Session:
 
 
 @dataclass(frozen=True)
-class _Masked:
-    text: str
-    count: int = 0
-
-
-@dataclass(frozen=True)
 class _Rule:
     """``find`` yields the secrets of a text; it is asked only when one of ``hints`` (lower case) is in the text."""
 
     hints: tuple[str, ...]
     find: Callable[[str], Iterator[Span]]
-
-
-def _masked(text: str) -> _Masked:
-    """Repeated until nothing is found, since a mask can bring another secret next to its naming word."""
-    done = _Masked(text)
-    while spans := _secrets(done.text):
-        pieces, at = [], 0
-        for span in spans:
-            pieces += [done.text[at : span.start], MASK]
-            at = span.end
-        done = _Masked("".join([*pieces, done.text[at:]]), done.count + len(spans))
-    return done
 
 
 def _secrets(text: str) -> list[Span]:

@@ -42,9 +42,10 @@ def story(out: Path | None, parts: Parts, conditions: Conditions) -> Story:
 
     Without ``out`` the run lies in the cache, in a folder named after what shapes it, so that a changed prompt or model starts anew.
     """
+    settings = TeachSettings(seed=parts.seed)
     shaping = (
         file_digest(sample_path()),
-        fingerprint_parts(parts, TeachSettings()),
+        fingerprint_parts(parts, settings),
         [parts.identity(role) for role in Role],
         [prompts.digest(name) for name in prompts.names()],
         [parts.seed, parts.spec(Role.READ).budgets.context],
@@ -52,7 +53,7 @@ def story(out: Path | None, parts: Parts, conditions: Conditions) -> Story:
     )
     identity = digest_of(*shaping, length=8)
     folder = out or private_folder(cache_folder() / "demo") / identity
-    result = run(Plan(sample_path(), SHOWN), folder, parts, conditions)
+    result = run(Plan(sample_path(), SHOWN, settings=settings), folder, parts, conditions)
     with Store.open(folder / "store", parts.embedder, say=parts.listener.say) as store:
         sessions = tuple(store.sessions())
         memories = store.memories(Scope())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError, RunError
 from dualtrace_local.judge import PROMPTS as JUDGE_PROMPTS
 from dualtrace_local.judge import judge
+from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Rejected, Scope, Session, Usage, digest_of, plain
 from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
@@ -58,7 +59,8 @@ def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
     Raises RunError, before anything is changed, when the folder belongs to another one, DataError when there is nothing to ask.
     """
     chosen = {name: conditions.get(name) for name in plan.conditions}
-    taught = {"dataset": file_digest(plan.dataset), "limit": plan.limit, **fingerprint_parts(parts, plan.settings)}
+    digest = file_digest(plan.dataset)
+    taught = {"dataset": digest, "limit": plan.limit, **fingerprint_parts(parts, plan.settings)}
     _check_questions(plan)
     reading = _reading_parts(parts, plan, digest_of(taught))
     with RunFolder.written(out, parts.listener.say, create=True) as folder:
@@ -66,7 +68,7 @@ def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
             folder.check(stage, fingerprint)
         folder.guard("teach", taught)
         folder.started()
-        totals = _teach(plan, folder, parts)
+        totals = _teach(plan, folder, parts, digest)
         folder.guard("recall", reading)
         folder.save(protocol=plan.protocol, hide_later=plan.hide_later)
         _save_models(folder, parts, Role.READ)
@@ -99,9 +101,10 @@ def _check_questions(plan: Plan) -> None:
 # ------------------------------------------------------------------------------------------------------- teach
 
 
-def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
+def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTotals:
     questions: dict[str, Question] = {}
     golds: dict[str, KeyedGold] = {}
+    later: dict[str, bool] = {}
     texts: set[str] = set()
     occurrences = 0
 
@@ -111,11 +114,10 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
         texts.update(digest_of([(t.role, t.text) for t in s.turns]) for s in masked)
         if entry.question is not None and entry.gold is not None:
             keys = tuple(s.key for s in masked)
-            questions[entry.question.id] = replace(entry.question, haystack=keys)
+            questions[entry.question.id] = replace(entry.question, text=mask(entry.question.text), haystack=keys)
             golds[entry.question.id] = KeyedGold(entry.gold, tuple(dict.fromkeys(keys[i] for i in entry.gold.evidence)))
             later[entry.question.id] = any(s.date and entry.question.date and s.date > entry.question.date for s in masked)
 
-    later: dict[str, bool] = {}
     with Store.open(folder.path / "store", parts.embedder, write=True, create=True, say=parts.listener.say) as store:
         teaching = Teaching(store, parts, plan.settings, scope=Scope(), seen=seen, committed=Meter(folder, "teach").note)
         totals = teaching.run(readable([plan.dataset], plan.limit))
@@ -128,7 +130,7 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts) -> TeachTotals:
     spec = parts.spec(Role.ENCODE)
     folder.save(
         dataset=plan.dataset.name,
-        dataset_sha256=file_digest(plan.dataset),
+        dataset_sha256=digest,
         later_questions=sum(later.values()),
         distinct_sessions=len(texts),
         session_occurrences=occurrences,
@@ -314,11 +316,7 @@ def _report(folder: RunFolder) -> Result:
         teach=totals,
         recall_usage=folder.usage("recall"),
         judge_usage=folder.usage("judge"),
-        evidence_kept={
-            g.gold.question_id: Share(sum(ledger[k]["status"] == "taught" for k in g.evidence if k in ledger), len(g.evidence))
-            for g in golds
-            if g.evidence
-        },
+        evidence_kept=_kept(golds, ledger),
         retrieval={c: _retrieval(answers[c], golds) for c in conditions},
     )
     report = build(data)
@@ -350,6 +348,12 @@ def _totals(folder: RunFolder, ledger: dict[str, dict[str, Any]]) -> TeachTotals
     )
 
 
+def _kept(golds: Sequence[KeyedGold], ledger: Mapping[str, dict[str, Any]]) -> Share:
+    """Of the evidence sessions that the gate decided on, each counted once, those it kept."""
+    decided = {key: ledger[key]["status"] for g in golds for key in g.evidence if key in ledger}
+    return Share(sum(status == "taught" for status in decided.values()), len(decided))
+
+
 def _retrieval(answers: Sequence[Answer], golds: Sequence[KeyedGold]) -> dict[str, Share]:
     """Of each question's evidence sessions, how many had a memory among the delivered."""
     evidence = {g.gold.question_id: set(g.evidence) for g in golds if g.evidence and not g.gold.abstention}
@@ -365,7 +369,6 @@ def _header(folder: RunFolder) -> Header:
     return Header(
         dataset=m["dataset"],
         dataset_sha256=m["dataset_sha256"],
-        variant="",
         protocol=m["protocol"],
         hide_later=m["hide_later"],
         later_questions=m["later_questions"],

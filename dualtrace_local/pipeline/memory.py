@@ -57,7 +57,7 @@ class Memory:
         """
         files = readable([Path(s) for s in sources], limit)
         with Store.open(self.path, self.parts.embedder, write=True, create=True, say=self.parts.listener.say) as store:
-            teaching = Teaching(store, self.parts, settings or TeachSettings(), scope=self.scope)
+            teaching = Teaching(store, self.parts, settings or TeachSettings(seed=self.parts.seed), scope=self.scope)
             return teaching.run(files)
 
     def search(

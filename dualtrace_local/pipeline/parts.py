@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -116,9 +119,17 @@ class Parts:
         self.close_engine()
 
 
+@cache
 def has_gpu() -> bool:
-    """Whether an NVIDIA driver answers, found out without importing torch."""
-    return any(Path("/dev").glob("nvidia[0-9]*"))
+    """Whether NVIDIA's driver lists a GPU: what the set-up script goes by, and no torch is imported."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return False
+    try:
+        listed = subprocess.run([program, "-L"], capture_output=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.startswith(b"GPU")
 
 
 def versions() -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +22,14 @@ from dualtrace_local.masking import mask_session
 from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.store import Outcome, Store
+from dualtrace_local.store.durable import FILE_MODE
 
-from .files import JsonLines, write_json
+from .files import JsonLines
 from .folder import tally
 from .parts import Listener, Parts
 
-MARKER = "teaching.json"
-"""Lies in the store's folder while a teach is under way; one that is found at a start tells of an interruption."""
+MARKER = "teaching"
+"""An empty file that lies in the store's folder while a teach is under way; one that is found at a start tells of an interruption."""
 
 Seen = Callable[[Entry, tuple[Session, ...]], None]
 """Is told of every entry with its masked sessions, for a benchmark's questions."""
@@ -148,7 +148,7 @@ class Teaching:
     def run(self, sources: Sources) -> TeachTotals:
         """Teach all sources. Returns totals that add up; failed records have been told one line each."""
         started = time.monotonic()
-        earlier = self._earlier_starts()
+        self._tell_interruption()
         self.listener.stage("teach", sources.sessions)
         for line in sources.unreadable:
             self._count("read", "failed")
@@ -156,7 +156,7 @@ class Teaching:
         try:
             fresh = self._fresh(sources)
             if (first := next(fresh, None)) is not None:
-                self._encode_all(itertools.chain([first], fresh), earlier)
+                self._encode_all(itertools.chain([first], fresh))
         finally:
             self._commit()
             self.listener.end()
@@ -168,14 +168,9 @@ class Teaching:
             )
         return self._counts.totals(time.monotonic() - started)
 
-    def _earlier_starts(self) -> int:
-        """Starts of a teach that did not come to its end; says what is resumed when there are any."""
-        marker = self.store.path / MARKER
-        if not marker.exists():
-            return 0
-        self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
-        starts: int = json.loads(marker.read_text(encoding="utf-8"))["starts"]
-        return starts
+    def _tell_interruption(self) -> None:
+        if (self.store.path / MARKER).exists():
+            self.listener.say(f"resumed: an earlier teach was interrupted; {len(self.known)} sessions are already in the store and stay")
 
     def _fresh(self, sources: Sources) -> Iterator[Session]:
         """Masked sessions that the model must read, in order; everything else is counted on the way."""
@@ -216,13 +211,13 @@ class Teaching:
             self.listener.advance()
         return False
 
-    def _encode_all(self, sessions: Iterator[Session], earlier: int) -> None:
+    def _encode_all(self, sessions: Iterator[Session]) -> None:
         spec = self.parts.spec(Role.ENCODE)
         domain = Personal(self.store.secret, self.parts.count(Role.ENCODE), spec.gate, spec.budgets, self.settings)
         embed = self.parts.embedder.encode
         jobs = (Job(s.key, partial(encode, s, domain, embed)) for s in sessions)
         engine = self.parts.engine(Role.ENCODE)
-        write_json(self.store.path / MARKER, {"starts": earlier + 1})
+        (self.store.path / MARKER).touch(FILE_MODE)
         for result in engine.run(jobs, window=spec.window):
             session = self._open.pop(result.key)
             tally(self._counts.usage, result.usage)
@@ -242,8 +237,8 @@ class Teaching:
         self._keep(Outcome(encoded, status, self.fingerprint))
 
     def _fail(self, session: Session, failure: Failure) -> None:
+        """Note a failure. The key stays known, so that only the next start tries again, not every later place that holds the session."""
         self._count("failed")
-        self.known.pop(session.key, None)
         self.failures.append(
             [
                 {

@@ -301,11 +301,10 @@ def _tokens(run: RunData) -> Iterator[TokenRow]:
 
 
 def _gate(run: RunData) -> GateSummary:
-    shares = run.evidence_kept.values()
-    whole = sum(s.whole for s in shares)
+    evidence = run.evidence_kept
     return GateSummary(
         coverage=wilson(run.teach.taught, run.teach.taught + run.teach.dropped),
-        evidence_dropped=wilson(whole - sum(s.part for s in shares), whole),
+        evidence_dropped=wilson(evidence.whole - evidence.part, evidence.whole),
     )
 
 

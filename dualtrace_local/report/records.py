@@ -38,7 +38,6 @@ class Header:
 
     dataset: str
     dataset_sha256: str
-    variant: str
     protocol: str
     hide_later: bool = False
     later_questions: int = 0
@@ -50,7 +49,6 @@ class Header:
     prompts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     seed: int = 0
-    temperature: float = 0.0
     window: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     development: bool = False
@@ -121,8 +119,8 @@ class Labelled:
 class RunData:
     """Everything a report needs, as records. Mappings are by condition, in the order they are to be shown.
 
-    ``evidence_kept`` (question id -> sessions kept of its evidence sessions) and ``retrieval`` (condition -> question id ->
-    evidence sessions delivered) are left empty where they were not measured. Of several rows with one id the first counts.
+    ``evidence_kept``: of the evidence sessions that the gate decided on, each once, those it kept. ``retrieval`` (condition ->
+    question id -> evidence sessions delivered) is left empty where it was not measured. Of several rows with one id the first counts.
     """
 
     header: Header
@@ -133,7 +131,7 @@ class RunData:
     teach: TeachTotals = TeachTotals()
     recall_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
     judge_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
-    evidence_kept: Mapping[str, Share] = field(default_factory=dict)
+    evidence_kept: Share = Share(0, 0)
     retrieval: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
     labelled: tuple[Labelled, ...] = ()
 

@@ -337,7 +337,7 @@ def _conditions(report: Report) -> Section:
     h = report.header
     later = "hidden (--hide-later)" if h.hide_later else "visible"
     facts = [
-        ("dataset", f"{h.dataset}, variant {h.variant}"),
+        ("dataset", h.dataset),
         ("dataset SHA-256", h.dataset_sha256),
         ("question list", f"{report.questions} questions, SHA-256 {report.question_list_sha256}"),
         ("protocol", h.protocol),
@@ -345,7 +345,8 @@ def _conditions(report: Report) -> Section:
         ("sessions", f"{number(h.distinct_sessions)} distinct, {number(h.session_occurrences)} occurrences"),
         *((f"model, {m.role}", ", ".join(x for x in (m.name, m.engine, m.digest) if x)) for m in h.models),
         ("gate", h.gate),
-        ("seed, temperature, window", f"{h.seed}, {h.temperature}, {h.window}"),
+        ("seed, window", f"{h.seed}, {h.window}"),
+        ("temperature", "0; 0.3 in the last try of a cut or refused completion"),
         *((f"setting, {name}", value) for name, value in h.settings.items()),
         *((f"prompt, {name}", value) for name, value in h.prompts.items()),
         *((f"version, {name}", value) for name, value in h.versions.items()),

@@ -18,7 +18,7 @@ DAMAGED = "_damaged"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 _held: set[Path] = set()
-"""Stores this process writes. A POSIX lock belongs to the process, so a second writer inside it must be found here."""
+"""Folders this process writes. A POSIX lock belongs to the process, so a second writer inside it must be found here."""
 
 
 def crashpoint(name: str) -> None:
@@ -28,7 +28,7 @@ def crashpoint(name: str) -> None:
 
 
 class WriterLock:
-    """The advisory lock of the one writer of the store in ``folder``; its file holds the writer's process id.
+    """The advisory lock of the one writer of ``folder``, a store or a run; its file holds the writer's process id.
 
     A POSIX record lock: the kernel drops it when the process ends, however it ends, and forked children (a model engine that
     outlives a killed parent) do not inherit it. Raises StoreBusyError at once when another writer has it. Not for network disks.
@@ -46,7 +46,7 @@ class WriterLock:
             holder = os.read(self._handle, 20).decode("ascii", "replace").strip()
             os.close(self._handle)
             if problem.errno not in (errno.EACCES, errno.EAGAIN):
-                msg = f"store {folder}: cannot be locked: {problem.strerror}; keep it on a local disk"
+                msg = f"{folder} cannot be locked: {problem.strerror}; keep it on a local disk"
                 raise StoreError(msg) from problem
             raise _busy(folder, holder or "unknown") from problem
         _held.add(self._key)
@@ -61,7 +61,7 @@ class WriterLock:
 
 
 def _busy(folder: Path, holder: str) -> StoreBusyError:
-    return StoreBusyError(f"store {folder} is in use by process {holder}; wait until it has finished, or stop it")
+    return StoreBusyError(f"{folder} is in use by process {holder}; wait until it has finished, or stop it")
 
 
 def settle(root: Path, seen: dict[str, int]) -> None:

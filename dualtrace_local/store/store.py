@@ -124,7 +124,7 @@ class Store:
         if embedder and _identity(embedder) != {k: self._metadata[k] for k in _identity(embedder)}:
             was = f"{self._metadata['embedder']} ({self._metadata['embedder_digest'][:8]}, {self._metadata['dimension']})"
             now = f"{embedder.name} ({embedder.digest[:8]}, {embedder.dimension})"
-            msg = f"store {self.path} was made with embedding model {was}, not {now}; use that, or run `dualtrace store reembed`"
+            msg = f"store {self.path} was made with embedding model {was}, not {now}; use that model, or teach into a new store"
             raise StoreError(msg)
 
     def _complete(self) -> None:
@@ -209,10 +209,6 @@ class Store:
             self._folder.add("haystacks", prepared)
             settle(self.path, self._settled)
             self._tidy()
-
-    def set_haystack(self, question_id: str, session_keys: Sequence[str]) -> None:
-        """``set_haystacks`` for one question."""
-        self.set_haystacks({question_id: session_keys})
 
     def index_words(self) -> None:
         """Make LanceDB's word index, which large views are ranked with. Done by itself from ``IN_MEMORY`` keys on."""
@@ -378,7 +374,8 @@ def _repaired(path: Path, lock: WriterLock | None, say: Say) -> None:
         return
     held = lock or WriterLock(path)
     try:
-        put_right(path, found, say)
+        # Without the lock, rows of a commit under way looked like orphans.
+        put_right(path, found if lock else examine(path), say)
     finally:
         if lock is None:
             settle(path, {})

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-"""Version of the store's format; a newer one is refused, an older one migrated."""
+"""Version of the store's format; any other is refused."""
 
 HEX = re.compile(r"[0-9a-f]{1,64}\Z")
 ALWAYS = 9
-"""Evidence total of what an override keeps: above every minimum."""
+"""Evidence total of what the user asked to remember, and of rounds: above every minimum."""
 
 _COMPONENTS = TypeAdapter(tuple[Component, ...])
 _EVIDENCE = TypeAdapter(Evidence)
@@ -73,8 +73,8 @@ class LedgerRow:
 class Selection:
     """Which memories a search may see.
 
-    ``session_keys`` None means every session of the scope; ``minimum`` is the lowest evidence total (what an override kept
-    is always seen); sessions dated after ``hide_after`` are hidden, undated ones are not.
+    ``session_keys`` None means every session of the scope; ``minimum`` is the lowest evidence total (what the user
+    asked to remember is always seen); sessions dated after ``hide_after`` are hidden, undated ones are not.
     """
 
     scope: Scope
@@ -201,7 +201,7 @@ def _belongs(scope: Scope) -> dict[str, str]:
 
 def total_of(evidence: Evidence) -> int:
     """What a condition's minimum is compared with."""
-    return ALWAYS if evidence.override else evidence.total
+    return ALWAYS if evidence.override == "remember" else evidence.total
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:
