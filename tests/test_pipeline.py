@@ -23,7 +23,6 @@ from dualtrace_local.pipeline.folder import RunFolder
 from dualtrace_local.pipeline.parts import Listener, Parts, has_gpu
 from dualtrace_local.records import ABSTENTION, Completion, Finish, Scope, State
 
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -291,6 +290,7 @@ def test_a_failed_session_that_comes_again_is_tried_once_a_start(tmp_path):
         total = done = 0
 
         def stage(self, name, total):
+            del name
             self.total = total
 
         def advance(self, done=1):
@@ -383,10 +383,10 @@ def test_a_run_answers_judges_and_reports(tmp_path, benchmark, told):
 
 
 def test_a_secret_in_a_question_is_masked(tmp_path):
-    bench = kit.rows(tmp_path / "bench.json", [kit.row("q", "Is my PIN still 4921?", "Yes", [kit.BOAT])])
+    bench = kit.rows(tmp_path / "bench.json", [kit.row("q", "My PIN is 4921, right?", "Yes", [kit.BOAT])])
     run(bench, tmp_path / "run")
 
-    assert [q["text"] for q in lines(tmp_path / "run" / "questions.jsonl")] == ["Is my PIN still [masked]?"]
+    assert [q["text"] for q in lines(tmp_path / "run" / "questions.jsonl")] == ["My PIN is [masked], right?"]
 
 
 def test_the_same_run_again_does_nothing_twice(tmp_path, benchmark, told):
