@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,7 @@ def child(folder: Path, *arguments, environment=None) -> Child:
 def _run(arguments, out, err, environment):
     """In the child: the console script's entry with real streams."""
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite started in the background inherits it ignored
     for name, number in ((out, 1), (err, 2)):
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, number)

@@ -76,7 +76,11 @@ def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
             questions = folder.questions()
             for name, condition in chosen.items():
                 folder.guard(f"recall {name}", _view(condition))
-                folder.save(conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), name])))
+                told = condition.description + (" (reconstruction: the paper leaves parts open)" if condition.reconstruction else "")
+                folder.save(
+                    conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), name])),
+                    described={**folder.manifest.get("described", {}), name: told},
+                )
                 _recall(name, condition, plan, questions, folder, store, parts)
         return replace(_judge(folder, parts), teach=totals)
 
@@ -378,7 +382,7 @@ def _header(folder: RunFolder) -> Header:
         gate=m["gate"],
         versions=m["versions"],
         prompts=m["prompts"],
-        settings=m["settings"],
+        settings={**m["settings"], **{f"condition {name}": told for name, told in m["described"].items()}},
         seed=m["seed"],
         window=m["window"],
         seconds=folder.seconds(),
