@@ -6,6 +6,7 @@ row do not exist for a reader and are purged when the store is next opened for w
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,9 @@ class Store:
             if new:
                 _claim(path)
             lock = WriterLock(path) if write else None
-        try:
+        with contextlib.ExitStack() as undo:
+            if lock:
+                undo.callback(lock.release)
             with told(path, "opening"):
                 if new:
                     _build(path, embedder)
@@ -109,10 +112,7 @@ class Store:
                 store = cls(path, embedder, lock)
                 if lock:
                     store._complete()
-        except BaseException:
-            if lock:
-                lock.release()
-            raise
+            undo.pop_all()
         return store
 
     def _check(self, embedder: Embedder | None) -> None:
