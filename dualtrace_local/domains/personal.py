@@ -58,7 +58,7 @@ LONGEST_MOMENT = 240
 TITLE = r"(Dr|Mr|Mrs|Ms|Prof|St)\. "
 """Short titles, whose point does not end a sentence."""
 
-Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.\n]|\.[0-9a-z]|{TITLE}){{8,{LONGEST_SENTENCE}}}\.$')]
+Sentence = Annotated[str, StringConstraints(pattern=rf'^The user([^"\\.!?\n]|\.[0-9a-z]|{TITLE}){{8,{LONGEST_SENTENCE}}}\.$')]
 """One statement about the user; a point inside only before a digit or small letter. At its longest it was cut: see ``was_cut``."""
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}(-[a-z0-9]{2,14}){1,2}$")]
 Words = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,14}([ -][a-z0-9]{2,14}){1,2}$")]

@@ -34,7 +34,7 @@ def _statements(text: str, most: int) -> list[str]:
     pieces = [piece.strip() for line in mine for piece in re.split(r"(?<=[.!?])\s+|\n+", line)]
     kept = [p for p in pieces if _FIRST_PERSON.search(p) and not _ASKING.search(p)]
     made = [_third_person(_end_of(p)) for p in kept]
-    return [m for m in dict.fromkeys(made) if re.fullmatch(r'The user([^"\\.\n]|\.[0-9a-z]){8,170}\.', m)][:most]
+    return [m for m in dict.fromkeys(made) if re.fullmatch(r'The user([^"\\.!?\n]|\.[0-9a-z]){8,170}\.', m)][:most]
 
 
 def _end_of(piece: str) -> str:
