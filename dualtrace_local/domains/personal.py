@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from dualtrace_local.config import Budgets, GateWay, TeachSettings
 from dualtrace_local.dates import find_events
 from dualtrace_local.grounding import REMEMBER, Ground, numbers, stems
-from dualtrace_local.records import Component, EventDate, Evidence, Request, Round, Session, Tier, Turn
+from dualtrace_local.records import Component, EventDate, Evidence, Request, Round, Session, Tier, Turn, digest_of
 
 from . import prompts
 
@@ -306,6 +306,12 @@ class Personal:
         kept = [line for line, size in zip(lines, sizes, strict=True) if size <= room] or [lines[0][:room]]
         text = "\n".join(f"- {line}" for line in kept)
         return prompts.fence(text, self.secret, text)
+
+    @property
+    def shapes(self) -> str:
+        """Digest of the output types that writing uses, for the fingerprint: another constraint writes other sentences."""
+        types = (Gate, GroupedFacts, WholeScene) if self.gate is GateWay.SCORED else (facts_type(5), Anchor, Scene)
+        return digest_of([t.model_json_schema() for t in types], length=16)
 
     @property
     def prompt_names(self) -> tuple[str, ...]:

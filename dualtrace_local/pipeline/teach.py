@@ -82,6 +82,7 @@ def fingerprint_parts(parts: Parts, settings: TeachSettings) -> dict[str, Any]:
         "gate": spec.gate.value,
         "excerpt_tokens": spec.budgets.excerpt,
         "prompts": {name: prompts.digest(name) for name in domain.prompt_names},
+        "shapes": domain.shapes,
         "settings": settings.model_dump(mode="json"),
         "embedder": parts.identity(Role.EMBED),
     }
