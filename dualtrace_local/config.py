@@ -7,7 +7,7 @@ imported; the command line and ``Memory`` call it first.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -58,6 +58,17 @@ class FolderSource(Strict):
     folder: Path
 
 
+class HubSource(Strict):
+    """A repository of the model hub. ``revision`` is a commit, tag or branch; what it meant when pulled is kept in the lock file.
+
+    ``files`` are globs of what to fetch; by default weights as safetensors, tokenizer and configuration, never code.
+    """
+
+    hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    revision: str = "main"
+    files: tuple[str, ...] = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+
+
 class PackageSource(Strict):
     """Files carried by packages of the Python index, unpacked as data and never imported.
 
@@ -95,11 +106,23 @@ class Budgets(Strict):
 class ModelSpec(Strict):
     """One entry of models.yaml."""
 
-    engine: Literal["vllm", "scripted", "sentence-transformers"]
+    engine: Literal["vllm", "server", "transformers", "scripted", "sentence-transformers"]
     licence: str
     origin: str = ""
     """Where the weights come from originally, for people."""
-    sources: tuple[FolderSource | PackageSource, ...] = ()
+    sources: tuple[FolderSource | HubSource | PackageSource, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    """Base addresses of OpenAI-compatible servers (``http://127.0.0.1:8000/v1``); all serve the same model. Engine ``server`` only."""
+    served_as: str = ""
+    """The model's name at the endpoints; empty takes the only one that they offer."""
+    api_key_env: str = ""
+    """Environment variable that holds the endpoints' key, for servers that want one."""
+    card: int = Field(default=0, ge=0)
+    """Smallest card, in GB, that the model fits with room for its work; 0 for models without one."""
+    quantisation: str = ""
+    """How the weights are stored (``FP8``, ``GPTQ-Int4``), for people; vLLM reads it from the files."""
+    note: str = ""
+    """What a user should know before choosing it."""
     file: str = ""
     """The one weights file whose ``sha256`` is pinned."""
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$")
@@ -114,6 +137,18 @@ class ModelSpec(Strict):
     """Passed to the engine as they are."""
     dimension: int = 0
     """Vector size, for embedding models."""
+
+    @model_validator(mode="after")
+    def _endpoints_of_servers(self) -> ModelSpec:
+        if bool(self.endpoints) != (self.engine == "server"):
+            msg = "endpoints go with engine: server, and it needs at least one"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the model's weights lie on this machine, to be fetched and checked."""
+        return self.engine not in ("scripted", "server")
 
 
 class Models(Strict):
@@ -138,6 +173,19 @@ class Models(Strict):
             raise ConfigError(msg)
         return self.models[name]
 
+    def with_server(self, endpoints: Sequence[str], **names: str | None) -> Models:
+        """A copy in which encode, read and judge are played by models at ``endpoints``, under the names that they have there.
+
+        A role without a name takes the only model that the endpoints offer.
+        """
+        roles, models = dict(self.roles), dict(self.models)
+        for role in (Role.ENCODE, Role.READ, Role.JUDGE):
+            served = names.get(role.value) or ""
+            name = f"{served or 'the only model'} at {', '.join(endpoints)}"
+            models[name] = ModelSpec(engine="server", licence="as served", endpoints=tuple(endpoints), served_as=served)
+            roles[role] = name
+        return Models(roles=roles, models=models)
+
     def with_roles(self, **names: str | None) -> Models:
         """A copy in which the given roles name other models; None leaves a role as it is."""
         roles = dict(self.roles)
@@ -146,6 +194,13 @@ class Models(Strict):
                 self.spec(name)
                 roles[Role(role)] = name
         return Models(roles=roles, models=self.models)
+
+
+class OwnModels(Strict):
+    """A user's models file: what is added to, or put in the place of, the shipped one's entries."""
+
+    roles: dict[Role, str] = {}
+    models: dict[str, ModelSpec] = {}
 
 
 # ------------------------------------------------------------------------------------------------------ conditions
@@ -160,10 +215,10 @@ class Condition(Strict):
     """
 
     description: str
-    stored: Literal["nothing", "facts", "facts+scenes"]
+    stored: Literal["nothing", "facts", "facts+scenes", "rounds"]
     minimum: int = Field(default=0, ge=0, le=6)
-    key: Literal["fact", "fact-without-anchor", "fact+scene"] = "fact"
-    shows: Literal["fact", "fact+scene"] = "fact"
+    key: Literal["fact", "fact-without-anchor", "fact+scene", "round"] = "fact"
+    shows: Literal["fact", "fact+scene", "round"] = "fact"
     search: Literal["none", "vectors", "hybrid"] = "hybrid"
     threshold: float = Field(default=0.0, ge=-1, le=1)
     items: int = Field(default=12, ge=1)
@@ -234,9 +289,20 @@ def read_yaml(path: Path, kind: type[M]) -> M:
 
 
 def read_models(path: Path | None = None) -> Models:
-    """models.yaml from ``path``, else from $DUALTRACE_MODELS, else the shipped one."""
+    """The shipped models.yaml, with the roles and models of ``path``, else of $DUALTRACE_MODELS, put over it.
+
+    A file of the user's holds only what is added or changed. Raises ConfigError naming file, place and value.
+    """
     chosen = path or (Path(os.environ["DUALTRACE_MODELS"]) if os.environ.get("DUALTRACE_MODELS") else None)
-    return read_yaml(chosen or package_file("models.yaml"), Models)
+    shipped = read_yaml(package_file("models.yaml"), Models)
+    if chosen is None:
+        return shipped
+    own = read_yaml(chosen, OwnModels)
+    try:
+        return Models(roles={**shipped.roles, **own.roles}, models={**shipped.models, **own.models})
+    except ValidationError as problem:
+        msg = f"{chosen.name}: {problem.errors()[0]['msg']}"
+        raise ConfigError(msg) from problem
 
 
 def read_conditions(path: Path | None = None) -> Conditions:
@@ -253,6 +319,14 @@ def cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "dualtrace"
+
+
+def api_key(variable: str) -> str:
+    """The key that the environment holds under a name from models.yaml; empty without a name. Raises ConfigError when it is not set."""
+    if variable and not os.environ.get(variable):
+        msg = f"the key of this server is expected in the environment variable {variable}, which is not set"
+        raise ConfigError(msg)
+    return os.environ.get(variable, "") if variable else ""
 
 
 def crash_point() -> str:
