@@ -1,6 +1,7 @@
 """dualtrace-local: a local-first memory for language-model assistants.
 
-``Memory`` is the whole Python API: ``Memory.open(store)``, then ``.teach(files)``, ``.ask(question)``, ``.search(query)``.
+``Memory`` is the whole Python API: ``Memory.open(store)``, then ``.teach(files)``, ``.remember(text)``, ``.ask(question)``,
+``.search(query)``.
 Importing this package loads no heavy library.
 """
 

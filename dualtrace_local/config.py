@@ -61,12 +61,13 @@ class FolderSource(Strict):
 class HubSource(Strict):
     """A repository of the model hub. ``revision`` is a commit, tag or branch; what it meant when pulled is kept in the lock file.
 
-    ``files`` are globs of what to fetch; by default weights as safetensors, tokenizer and configuration, never code.
+    ``files`` are globs, in which ``*`` stays within one folder, of what to fetch: by default weights as safetensors, tokenizer and
+    configuration, and the folders that sentence-transformers numbers (``1_Pooling``). Code and pickles are never fetched.
     """
 
     hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
     revision: str = "main"
-    files: tuple[str, ...] = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+    files: tuple[str, ...] = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "[0-9]_*/*.json", "[0-9]_*/*.safetensors")
 
 
 class PackageSource(Strict):
@@ -125,7 +126,7 @@ class ModelSpec(Strict):
     """What a user should know before choosing it."""
     file: str = ""
     """The one weights file whose ``sha256`` is pinned."""
-    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     context: int = Field(default=4096, ge=256)
     """Longest prompt plus completion, in tokens."""
     gate: GateWay = GateWay.FACTS_FIRST
@@ -224,6 +225,13 @@ class Condition(Strict):
     items: int = Field(default=12, ge=1)
     reconstruction: bool = False
 
+    @model_validator(mode="after")
+    def _rounds_go_together(self) -> Condition:
+        if len({self.stored == "rounds", self.key == "round", self.shows == "round"}) > 1:
+            msg = "stored: rounds goes with key: round and shows: round"
+            raise ValueError(msg)
+        return self
+
 
 class Conditions(Strict):
     """The whole conditions file."""
@@ -305,6 +313,12 @@ def read_models(path: Path | None = None) -> Models:
         raise ConfigError(msg) from problem
 
 
+def lock_file(models: Path | None = None) -> Path:
+    """Where ``models pull`` keeps what it pulled: beside the user's models file ``models`` or $DUALTRACE_MODELS, else in the cache."""
+    chosen = models or (Path(os.environ["DUALTRACE_MODELS"]) if os.environ.get("DUALTRACE_MODELS") else None)
+    return chosen.with_suffix(".lock.yaml") if chosen else cache_folder() / "models.lock.yaml"
+
+
 def read_conditions(path: Path | None = None) -> Conditions:
     """The conditions file, the shipped one by default."""
     return read_yaml(path or package_file("conditions.yaml"), Conditions)
@@ -343,6 +357,18 @@ def prepare_environment(*, cpu: bool) -> None:
     if cpu:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+
+
+def hub_environment() -> dict[str, str]:
+    """For the one child process that fetches from the hub: every off-switch but those that forbid look-ups; no token from a file."""
+    allowed = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    whole = {**os.environ, **OFF_SWITCHES, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    return {name: value for name, value in whole.items() if name not in allowed}
+
+
+def hub_token() -> str:
+    """The hub's token that the user has set for this command, empty without one."""
+    return os.environ.get("HF_TOKEN", "")
 
 
 def off_switches(environment: Mapping[str, str] | None = None) -> dict[str, bool]:

@@ -6,6 +6,7 @@ sentence, and works the scores out from those words. ``scored`` asks the model f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,20 @@ from .config import GateWay
 from .dates import find_events
 from .domains.personal import Embed, Personal, Topic, rounds, was_cut
 from .engines.driver import OutputError, ask
-from .grounding import Ground, Refused, forbidden, in_first_person, score, session_evidence, without_guessed_gender
+from .grounding import (
+    TOP,
+    Ground,
+    Refused,
+    addresses_somebody,
+    details_of,
+    forbidden,
+    in_first_person,
+    score,
+    session_evidence,
+    statement_of,
+    without_guessed_gender,
+    without_repetitions,
+)
 from .records import Component, Encoded, Evidence, Flow, Memory, Session, Tier
 
 
@@ -68,13 +82,32 @@ def _facts_first(
     for part in parts:
         written += (yield from ask(domain.facts(session, part))).facts
     components, refused = _grounded(written, session, ground)
-    about = [c for c in components if score(c).relevance]
+    each = [(c, score(c)) for c in components]
+    evidence = session_evidence([e for _, e in each if e.relevance], session.turns, ordered=domain.ordered)
+    about = [c for c, e in each if domain.ordered or e.relevance == TOP]
     refused += ("not about the user",) * (len(components) - len(about))
-    evidence = session_evidence([score(c) for c in about], session.turns)
     about += _asked(evidence, session, domain, ground, about)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), refused
-    return evidence, domain.topics(about, embed), refused
+    about += yield from _missed(session, domain, ground, about)
+    evidence = session_evidence([score(c) for c in about], session.turns, ordered=domain.ordered)
+    return evidence, domain.topics([_named(c, session) for c in about], embed), refused
+
+
+def _missed(session: Session, domain: Personal, ground: Ground, written: Sequence[Component]) -> Flow[list[Component]]:
+    """A second look at the user's sentences whose numbers, names or dates no statement tells.
+
+    The model rewrites just these, one for one, which small models do almost without a fault. What it still leaves out, and what is
+    part of a question (rewritten, "do you know whether" becomes "the user knows"), is kept as a quotation.
+    """
+    missed = ground.untold(written, session.date)
+    told = [said for said in missed if not statement_of(said.text).endswith("?")]
+    found: list[Component] = []
+    if told:
+        rewritten, _ = _grounded((yield from ask(domain.details(told))).facts, session, ground)
+        found = [c for c in rewritten if details_of([c]) - details_of(written)]
+    left = [said for said in ground.untold([*written, *found], session.date) if said in missed]
+    return found + [_dated(domain.quotation(said), session) for said in left]
 
 
 def _asked(evidence: Evidence, session: Session, domain: Personal, ground: Ground, written: Sequence[Component]) -> list[Component]:
@@ -98,7 +131,7 @@ def _scored(
         rests_on = ground.component(gate.disclosed)
         quoted = (rests_on.quote,) if isinstance(rests_on, Component) else ()
         scores.append(Evidence(gate.relevance, gate.specificity, gate.explicitness, quoted))
-    evidence = session_evidence(scores, session.turns)
+    evidence = session_evidence(scores, session.turns, ordered=domain.ordered)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), ()
     topics: list[Topic] = []
@@ -110,15 +143,15 @@ def _scored(
             refused += lost
             kept |= {c.text: c for c in components}
             if components:
-                topics.append(Topic(tuple(components), group.category, group.kind, group.topic))
-    asked = _asked(evidence, session, domain, ground, tuple(kept.values()))
+                topics.append(Topic(tuple(_named(c, session) for c in components), group.category, group.kind, group.topic))
+    asked = [_named(c, session) for c in _asked(evidence, session, domain, ground, tuple(kept.values()))]
     return evidence, (*topics, *domain.topics(asked, embed)), refused
 
 
 def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:
     """The sentences that rest on the user's words, each once, and the reasons of the others."""
     found = [_component(text, ground) for text in dict.fromkeys(written)]
-    components = [_dated(c, session) for c in found if isinstance(c, Component)]
+    components = without_repetitions([_dated(c, session) for c in found if isinstance(c, Component)])
     return components, tuple(f.reason for f in found if isinstance(f, Refused))
 
 
@@ -128,6 +161,10 @@ def _component(text: str, ground: Ground) -> Component | Refused:
         return Refused("cut off at its longest")
     if in_first_person(text):
         return Refused("not in the third person")
+    if addresses_somebody(text):
+        text = statement_of(text)
+        if addresses_somebody(text):
+            return Refused("what the user asks for")
     found = ground.component(text)
     return found if isinstance(found, Refused) else replace(found, text=without_guessed_gender(found.text, found.quote))
 
@@ -137,10 +174,21 @@ def _dated(component: Component, session: Session) -> Component:
     return replace(component, events=find_events(component.quote, session.date))
 
 
+def _named(component: Component, session: Session) -> Component:
+    """Where several people are users, "the user" of a sentence is the one whose words it rests on."""
+    return replace(component, text=_calling(component.text, session.turns[component.turn].name))
+
+
+def _calling(text: str, name: str) -> str:
+    return re.sub(r"\b[Tt]he user\b", lambda _: name, text) if name else text
+
+
 def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Ground, topic: Topic) -> Flow[tuple[str, str]]:
     """The scene trace of a topic, or why there is none: rewritten once after a refusal, then the memory stays fact only."""
     whole = domain.gate is GateWay.SCORED
     first = domain.whole_scene(session, _part_of(topic, parts), topic) if whole else domain.scene(topic)
+    names = {session.turns[c.turn].name for c in topic.components}
+    who = names.pop() if len(names) == 1 else ""
     refusal = ""
     for request in (first, replace(first, temperature=0.3, seed=first.seed + 10)):
         try:
@@ -150,6 +198,7 @@ def _scene(session: Session, parts: Sequence[str], domain: Personal, ground: Gro
         text = written.picture if whole else written.moment
         refusal = "cut off" if not whole and was_cut(text) else domain.scene_refusal(text, topic, session, ground)
         if not refusal:
+            text = _calling(text, who)
             return (domain.whole_picture(text, session) if whole else domain.picture(text, topic, session)), ""
     return "", "cut off at its longest" if refusal == "cut off" else f"{refusal} that the session does not hold"
 

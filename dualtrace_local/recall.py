@@ -1,8 +1,8 @@
 """Flow: Question and delivered items -> Answer, by the three-state protocol (paper section 3.4).
 
-The state is code's: A when a scene was delivered, B when only facts were, C when nothing was, and in C no model is asked. The reader is
-never offered the abstention as a phrase (small models then always take it): an answer that no delivered item supports is turned into
-an abstention here.
+The state is code's: A when a scene was delivered, B when only facts or verbatim rounds were, C when nothing was, and in C no model is
+asked. The reader is never offered the abstention as a phrase (small models then always take it): an answer that no delivered item
+supports is turned into an abstention here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SUPPORT = 0.34
 CLOSE = 0.4
 """Cosine from which an item bears on a question that it shares no word with."""
 
-_Note = Annotated[str, StringConstraints(pattern=r'^[^"\\\s,.;:!?()-][^"\\\n]{9,240}\.$')]
-_Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\\s,.;:!?()-][^"\\\n]{0,200}\.$')]
+_Note = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{9,240}\.$')]
+_Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{0,200}\.$')]
 
 
 @cache
@@ -50,11 +50,12 @@ class Reader:
     count: Callable[[str], int]
     seed: int = 0
 
-    PROMPTS = ("read_system", "read_fact", "read_scene")
+    PROMPTS = ("read_system", "read_fact", "read_scene", "read_round")
 
     def request(self, question: Question, delivered: Delivered) -> Request:
         """The one reading call. Everything that the reader may know is in it; gold never is."""
-        name = "read_scene" if delivered.state is State.A else "read_fact"
+        verbatim = any(i.turns for i in delivered.items)
+        name = "read_scene" if delivered.state is State.A else "read_round" if verbatim else "read_fact"
         shown = prompts.fence(self.context(question, delivered.items), self.secret, question.text)
         today = f"{question.date:%Y-%m-%d} ({question.date:%A})" if question.date else "not known"
         text = prompts.fill(name, items=shown, today=today, question=prompts.visible(question.text))
@@ -71,6 +72,8 @@ def _shown(item: Item, question: Question) -> dict[str, Any]:
     if item.date and question.date:
         said += f", {describe_distance(item.date, question.date).split(',')[0]}"
     dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for c in item.components for e in c.events if e.day}
+    if item.turns:
+        return {"id": item.handle, "said": said, **{turn.role: turn.text for turn in item.turns}}
     shown: dict[str, Any] = {"id": item.handle, "said": said, "about": item.anchor.replace("-", " "), "fact": item.fact}
     if dates:
         shown["dates"] = dates
@@ -103,14 +106,22 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
         return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)
     own = stems(reading.answer) - stems(question.text)
     used = tuple(i for i in used if own & stems(_text(i, question))) or used
-    sources = tuple(Source(i.memory_id, i.session_key, f"{i.date:%Y-%m-%d}" if i.date else "", i.anchor) for i in used)
+    sources = tuple(_source(i, own) for i in used)
     return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
+
+
+def _source(item: Item, own: frozenset[str]) -> Source:
+    """Where an answer with these words of its own comes from; of a round, the side that holds most of them, or both."""
+    shared = {turn.role: len(own & stems(turn.text)) for turn in item.turns}
+    said_by = " and ".join(role for role, n in shared.items() if n == max(shared.values()))
+    return Source(item.memory_id, item.session_key, f"{item.date:%Y-%m-%d}" if item.date else "", item.anchor, said_by)
 
 
 def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
     """Whether the delivered items bear the answer: every name in it, and enough of its own content words, stand in them.
 
-    Words of the question do not count. A number also counts when code can work it out from the listed ones (``_worked_out``).
+    Of a verbatim round the words of either side count; words of the question do not. A number also counts when code can work it out
+    from the listed ones (``_worked_out``).
     Only where advice is asked for may the answer bring names of its own. An answer without own content words (yes, no) is supported.
     """
     days = _days(question, items)
@@ -130,7 +141,13 @@ _CLOCK = re.compile(r"\b(\d{1,2}):(\d\d)\b")
 def _text(item: Item, question: Question) -> str:
     """All that the reader saw of an item, but for its handle."""
     shown = _shown(item, question)
-    return " ".join((shown["said"], shown["about"], item.fact, item.scene, *(f"{k} {v}" for k, v in shown.get("dates", {}).items())))
+    dates = (f"{k} {v}" for k, v in shown.get("dates", {}).items())
+    return " ".join((shown["said"], shown.get("about", ""), item.scene, *dates, _content(item)))
+
+
+def _content(item: Item) -> str:
+    """The fact, or what both sides of a round said."""
+    return "\n".join(turn.text for turn in item.turns) or item.fact
 
 
 def _days(question: Question, items: Sequence[Item]) -> tuple[date, ...]:
@@ -141,12 +158,13 @@ def _days(question: Question, items: Sequence[Item]) -> tuple[date, ...]:
 
 
 def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
-    """Numbers that follow from the facts.
+    """Numbers that follow from the facts, and of rounds from what the user said: long replies hold so many that anything would follow.
 
     Sums of two, three or all of them, differences of two, clock times so many minutes apart, counts of facts, and the distances of
     days in days, weeks, months and years.
     """
-    facts = [text for i in items for text in ([c.text for c in i.components] or [i.fact])]
+    facts = [text for i in items for text in ([c.text for c in i.components] or [i.fact]) if not i.turns]
+    facts += [turn.text for i in items for turn in i.turns if turn.role == "user"]
     listed = sorted(n for text in facts for n in numbers(text))
     values = [float(n) for n in listed if n.replace(".", "", 1).isdigit()][:40]
     made = {sum(group) for size in (2, 3) for group in combinations(values, size)} | {sum(values)}
@@ -162,6 +180,6 @@ def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
 def _behind(answer: str, question: Question, items: Sequence[Item]) -> tuple[Item, ...]:
     """The items that share the most own words with the answer, for a reader that named none."""
     own = stems(answer) - stems(question.text)
-    shared = {item.handle: len(own & stems(item.fact)) for item in items}
+    shared = {item.handle: len(own & stems(_content(item))) for item in items}
     most = max(shared.values(), default=0)
     return tuple(i for i in items if most and shared[i.handle] == most)

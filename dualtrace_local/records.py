@@ -54,18 +54,18 @@ class Scope:
 
 @dataclass(frozen=True)
 class Turn:
-    """One message. ``role`` is ``user``, ``assistant`` or whatever the source said."""
+    """One message. ``role`` is ``user``, ``assistant`` or whatever the source said; ``name`` is the speaker's where several are users."""
 
     role: str
     text: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One dated conversation.
+    """One dated conversation. ``source`` and ``record`` (1-based) say where it came from.
 
     ``external_id`` is for people only (the benchmark's ``answer_`` is cut off by the reader); it reaches no model, path or SQL.
-    ``source`` and ``record`` (1-based) say where it came from.
     """
 
     turns: tuple[Turn, ...]
@@ -351,7 +351,7 @@ class Encoded:
 
 
 class State(StrEnum):
-    """What was delivered to the reader: A fact and scene, B fact only, C nothing (paper section 3.4)."""
+    """What was delivered to the reader: A fact and scene, B fact only (or verbatim rounds), C nothing (paper section 3.4)."""
 
     A = "A"
     B = "B"
@@ -369,7 +369,7 @@ ABSTENTION = "I don't have that information stored."
 class Item:
     """One thing shown to the reader. ``handle`` is its short name in the prompt (``m1``); ``score`` is the fused rank score.
 
-    ``similarity`` is the cosine with the question, -1 to 1.
+    ``similarity`` is the cosine with the question, -1 to 1. ``turns`` make it a verbatim round, shortened: no anchor, fact or scene then.
     """
 
     handle: str
@@ -380,6 +380,7 @@ class Item:
     fact: str
     scene: str = ""
     components: tuple[Component, ...] = ()
+    turns: tuple[Turn, ...] = ()
     confidence: str = "HIGH"
     similarity: float = 0.0
     score: float = 0.0
@@ -401,12 +402,13 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Source:
-    """Where an answer comes from: a memory that the reader used."""
+    """A memory that the reader used, or a verbatim round: then ``said_by`` is user, assistant or both, and ``memory_id`` the round's."""
 
     memory_id: str
     session_id: str
     date: str
     anchor: str
+    said_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -423,7 +425,7 @@ class Answer:
     notes: str = ""
     sources: tuple[Source, ...] = ()
     delivered: tuple[str, ...] = ()
-    """Memory ids shown to the reader."""
+    """Ids of the memories or rounds shown to the reader."""
     delivered_sessions: tuple[str, ...] = ()
     """Keys of their sessions, each once."""
     context_tokens: int = 0
@@ -438,10 +440,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``correct`` is None when there is no verdict (``reason`` says why); that is never counted as wrong.
-
-    ``by`` is the judge model's name, or ``rule`` where the fixed abstention text decides.
-    """
+    """``correct`` None is no verdict (``reason`` says why), never counted as wrong; ``by`` is the judge model's name, or ``rule``."""
 
     question_id: str
     condition: str

@@ -40,6 +40,22 @@ machine() {
     if [[ "$(nvidia-smi -L 2>/dev/null)" == GPU* ]]; then echo gpu; else echo cpu; fi
 }
 
+# model_options ARG...: MODEL_OPTIONS holds those arguments that choose models, for another command that takes the same ones.
+model_options() {
+    MODEL_OPTIONS=()
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+            --model | --encode-model | --read-model | --judge-model | --models)
+                [[ $# -gt 1 ]] || stop "$1 needs a value"
+                MODEL_OPTIONS+=("$1" "$2")
+                shift
+                ;;
+            --model=* | --encode-model=* | --read-model=* | --judge-model=* | --models=*) MODEL_OPTIONS+=("$1") ;;
+        esac
+        shift
+    done
+}
+
 digest() {
     "$1" -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$ROOT/pyproject.toml"
 }

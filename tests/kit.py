@@ -161,6 +161,11 @@ SISTER = ("answer_sis_2", "2024/04/09 (Tue) 18:20", ["My sister Ada moved to Lis
 SHIFT = ("answer_shift_3", "2024/05/01 (Wed) 07:45", ["I now start my shift at the bakery at 4:30.", "Early!"])
 
 
+GUESTHOUSE = ("Recommend a quiet guesthouse in Ghent.", "You could stay at Guesthouse Oriel by the Leie. It has six rooms.")
+WHICH_GUESTHOUSE = "Which guesthouse in Ghent did you recommend?"
+"""Only an assistant said it, so it is in no fact of the user."""
+
+
 def small_benchmark():
     """Five questions over four sessions: three kinds, one without an answer, one whose haystack lacks the evidence."""
     everything = [BOAT, TIDES, SISTER, SHIFT]

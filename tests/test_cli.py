@@ -13,6 +13,7 @@ import time
 import kit
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from dualtrace_local.cli import main
 from dualtrace_local.cli.reference import commands
@@ -70,7 +71,7 @@ EVERY = dict(commands(main, "dualtrace"))
 
 
 def test_the_fixed_names_are_there():
-    alone = "demo teach ask run judge report doctor".split()
+    alone = "demo teach remember ask run judge report doctor".split()
     below = ("memory list", "memory show", "memory stats", "store dump", "store info", "models list", "models pull", "models check")
 
     assert set(EVERY) >= {f"dualtrace {name}" for name in (*alone, *below)}
@@ -193,6 +194,148 @@ def test_rounds_are_kept_as_asked(tmp_path, chats):
         counts[rounds] = kit.document(kit.dualtrace("store", "info", "--store", tmp_path / rounds, "--json"))["rounds"]
 
     assert counts == {"all": 3, "kept": 2, "none": 0}
+
+
+# ---------------------------------------------------------------------------------------------- remember, history
+
+
+def remember(store, text, code=0, **options):
+    """``remember --json`` on a day of its own; returns its document."""
+    result = kit.dualtrace("remember", text, "--store", store, "--json", *kit.flags({"as_of": "2024-05-01 08:15", **options}))
+    assert result.exit_code == code, result.stderr
+    return kit.document(result)
+
+
+def test_a_statement_is_remembered_whatever_the_gate_would_say(tmp_path):
+    """Nobody is spoken of, so that the same words in a chat are dropped; said here, the owner's own words are the fact."""
+    chat = kit.jsonl(tmp_path / "chat.jsonl", [kit.session("a1", "2024-05-01 08:15", "The allotment gate sticks.", "Oh.")])
+    assert kit.teach(tmp_path / "chats", chat)["dropped"] == 1
+    found = remember(tmp_path / "store", "The allotment gate sticks.")
+
+    assert (found["status"], found["tier"], found["masked"], found["date"], found["reason"]) == (
+        "taught",
+        "FULL",
+        0,
+        "2024-05-01 08:15",
+        "",
+    )
+    (memory,) = found["memories"]
+    assert memory["fact"] == 'The user said: "The allotment gate sticks."'
+    assert memory["components"][0]["quote"] == "The allotment gate sticks."
+    assert memory["evidence"]["override"] == "remember"
+    assert kit.memories(tmp_path / "store")[0]["id"] == memory["id"]
+    assert kit.ask(tmp_path / "store", "What is wrong with the allotment gate?")["state"] == "A"
+
+
+def test_the_same_statement_at_the_same_time_is_unchanged(tmp_path):
+    first = remember(tmp_path / "store", "My locker at the pool is 27.")
+    before = kit.dump(tmp_path / "store")
+    again = remember(tmp_path / "store", "My locker at the pool is 27.")
+
+    assert (again["status"], again["memories"]) == ("unchanged", first["memories"])
+    assert kit.dump(tmp_path / "store") == before
+    assert remember(tmp_path / "store", "My locker at the pool is 27.", as_of="2024-05-02")["status"] == "taught"
+    assert len(kit.memories(tmp_path / "store")) == 2
+
+
+def test_it_is_what_a_session_of_one_turn_would_be(tmp_path):
+    """Equal dumps but for the id that people see: identity, masking, rounds and ledger are the teaching's own."""
+    said = "Remember that my yellow key opens the boat shed since yesterday."
+    chat = kit.jsonl(tmp_path / "chat.jsonl", [kit.session("remembered-2024-05-01-0815", "2024-05-01 08:15", said)])
+    kit.teach(tmp_path / "chats", chat)
+    remember(tmp_path / "store", said)
+
+    assert kit.dump(tmp_path / "store") == kit.dump(tmp_path / "chats")
+    assert kit.teach(tmp_path / "store", chat)["unchanged"] == 1
+
+
+def test_every_sentence_of_a_statement_is_kept_and_questions_are_not(tmp_path):
+    found = remember(tmp_path / "store", "My dentist is Dr. Okafor. The practice closed in May. Is that bad?")
+    facts = " ".join(memory["fact"] for memory in found["memories"])
+
+    assert "Okafor" in facts
+    assert "The practice closed in May." in facts
+    assert "Is that bad" not in facts
+
+
+def test_credentials_of_a_statement_are_masked_and_counted(tmp_path):
+    result = kit.dualtrace("remember", "My boat is Marigold and my password is hunter2x!", "--store", tmp_path / "store")
+
+    assert result.exit_code == 0
+    assert "1 credential" in result.stdout
+    assert "Marigold" in result.stdout
+    assert "[masked]" in result.stdout
+    assert "kept because the user asked for it" in result.stdout
+    assert "hunter2x" not in result.stdout + result.stderr + kit.dump(tmp_path / "store")
+    assert not [p for p in (tmp_path / "store").rglob("*") if p.is_file() and b"hunter2x" in p.read_bytes()]
+
+
+def test_a_request_not_to_remember_is_obeyed_and_told(tmp_path):
+    said = "I owe Tom 5 euros. Please do not remember this."
+    found = remember(tmp_path / "store", said)
+
+    assert (found["status"], found["memories"]) == ("refused", [])
+    assert "ask not to be remembered" in found["reason"]
+    assert "not stored" in kit.dualtrace("remember", said, "--store", tmp_path / "store").stdout
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_statement_from_stdin(tmp_path):
+    def told(data):
+        arguments = ["remember", "-", "--store", str(tmp_path / "store"), "--as-of", "2024-05-01", "--model", "scripted", "--json"]
+        return CliRunner().invoke(main, arguments, input=data, prog_name="dualtrace")
+
+    assert "café" in kit.document(told("My café is\nin Ghent.\n".encode()))["memories"][0]["fact"]
+    refused(told(b"\xff\xfe"), 1, "stdin", "UTF-8")
+    refused(told(b" \n"), 1, "nothing to remember")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["nothing to remember", "no words"]),
+        (" \n\t", ["nothing to remember"]),
+        ("!!! 🙂", ["nothing to remember"]),
+        ("What is my name?", ["nothing to remember", "only asks", "dualtrace ask"]),
+        ("How are you? And where do I live?", ["only asks"]),
+        ("ghp_" + "a1B2" * 9, ["nothing to remember", "credential"]),
+        ("I sail. " * 300, ["2,000 characters", "2,399", "dualtrace teach"]),
+        ("I own a \udc80 boat.", ["not valid Unicode", "character 9"]),
+    ],
+)
+def test_what_holds_nothing_to_remember_is_refused_before_anything_is_made(tmp_path, text, words):
+    refused(kit.dualtrace("remember", text, "--store", tmp_path / "store"), 1, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_remember_can_be_asked_politely(tmp_path):
+    found = remember(tmp_path / "store", "Can you remember that my locker is 27?")
+
+    assert "27" in found["memories"][0]["fact"]
+
+
+def test_remember_keeps_to_its_scope_and_the_writer_lock(tmp_path, embedder: Embedder):
+    remember(tmp_path / "store", "My boat is called Marigold.", scope="user=ada")
+    assert kit.memories(tmp_path / "store") == []
+    with Store.open(tmp_path / "store", embedder, write=True):
+        result = kit.dualtrace("remember", "My boat is blue.", "--store", tmp_path / "store")
+    refused(result, 11, "in use by process")
+
+
+def test_history_finds_what_the_assistant_said(tmp_path):
+    source = kit.jsonl(tmp_path / "chats.jsonl", [kit.session("g1", "2024-05-20 09:00", *kit.GUESTHOUSE)])
+    kit.teach(tmp_path / "store", source)
+    found = kit.ask(tmp_path / "store", kit.WHICH_GUESTHOUSE, condition="history", as_of="2024-05-30")
+
+    assert (found["state"], found["confidence"], found["abstained"]) == ("B", "medium", False)
+    assert "Oriel" in found["answer"]
+    (source,) = found["sources"]
+    assert (source["session_id"], source["date"], source["said_by"]) == ("g1", "2024-05-20", "assistant")
+    shown = kit.dualtrace("ask", kit.WHICH_GUESTHOUSE, "--store", tmp_path / "store", "--condition", "history").stdout
+    assert "verbatim round, said by the assistant  session g1" in shown
+    assert kit.ask(tmp_path / "store", kit.WHICH_GUESTHOUSE)["state"] == "C"
+    kit.teach(tmp_path / "none", tmp_path / "chats.jsonl", keep_rounds="none")
+    assert kit.ask(tmp_path / "none", kit.WHICH_GUESTHOUSE, condition="history")["state"] == "C"
 
 
 # ------------------------------------------------------------------------------------------------ memory and store
@@ -382,7 +525,10 @@ def test_doctor_names_the_remedy_for_what_is_missing(tmp_path, monkeypatch):
         (["teach", "{bench}", "--store", "{tmp}/s", "--encode-model", "all-minilm-l6-v2"], 2, ["cannot generate text"]),
         (["teach", "--store", "{tmp}/s"], 2, ["SOURCE"]),
         (["ask", "Who?", "--store", "{tmp}/s"], 1, ["there is no store in", "dualtrace teach"]),
-        (["ask", "Who?", "--store", "{run}/store", "--condition", "c99"], 2, ["no condition named 'c99'; known: vanilla, c7, c6"]),
+        (["ask", "Who?", "--store", "{run}/store", "--condition", "c99"], 2, ["no condition named 'c99'; known: vanilla, c7, c6, history"]),
+        (["remember", "I sail."], 2, ["--store"]),
+        (["remember", "I sail.", "--store", "{run}"], 1, ["holds other files"]),
+        (["remember", "I sail.", "--store", "{tmp}/s", "--as-of", "soon"], 2, ["YYYY-MM-DD"]),
         (["ask", "Who?", "--store", "{run}/store", "--as-of", "last week"], 2, ["YYYY-MM-DD"]),
         (["memory", "list", "--store", "{tmp}/s"], 1, ["there is no store in"]),
         (["store", "dump", "--store", "{tmp}"], 1, ["there is no store in"]),

@@ -106,6 +106,97 @@ def test_what_is_not_about_the_user_is_dropped():
     assert len(requests) == 1
 
 
+def second_look(*rewritten, first="The user keeps hens."):
+    """A model that overlooks details at first and then writes these statements."""
+    return {"facts": facts(first), "details": facts(*rewritten), "anchor": ANCHOR, "scene": MOMENT}
+
+
+def components_of(encoded):
+    return [c for m in encoded.memories for c in m.components]
+
+
+def test_details_that_the_first_statements_lack_are_asked_for_once_more():
+    session = talk("I keep hens. My hen Greta laid 212 eggs. It rained.", ("assistant", "Good."), "I moved to Delft on 3 March 2022.")
+    encoded, requests = teach(session, second_look("The user moved to Delft on 3 March 2022.", "The user's hen Greta laid 212 eggs."))
+    asked = next(r for r in requests if r.kind == "details")
+    assert "My hen Greta laid 212 eggs." in asked.user
+    assert "I moved to Delft on 3 March 2022." in asked.user
+    assert "I keep hens" not in asked.user, "what is told already is not asked again"
+    assert "It rained" not in asked.user, "nor what tells nothing about the user"
+    assert asked.output.model_json_schema()["properties"]["facts"]["minItems"] == 2
+    texts = {c.text: c for c in components_of(encoded)}
+    assert set(texts) == {"The user keeps hens.", "The user moved to Delft on 3 March 2022.", "The user's hen Greta laid 212 eggs."}
+    assert [e.day for e in texts["The user moved to Delft on 3 March 2022."].events] == ["2022-03-03"]
+
+
+def test_a_detail_that_the_second_look_still_lacks_is_kept_as_a_quotation():
+    session = talk("I keep hens. So, my hen Greta laid 212 eggs, do you know whether that is much?")
+    encoded, _ = teach(session, second_look("The user's hen laid 99 eggs."))
+    (kept, quoted) = components_of(encoded)
+    assert kept.text == "The user keeps hens."
+    assert quoted.text == 'The user said: "My hen Greta laid 212 eggs."'
+    assert quoted.quote == "So, my hen Greta laid 212 eggs, do you know whether that is much?"
+
+
+def test_a_question_is_quoted_and_never_rewritten():
+    """Rewritten, "can you make the most of my walk" becomes something that the user can do."""
+    encoded, requests = teach(talk("I keep hens. How can I make the most of my 30-minute walk?"), second_look())
+    assert "details" not in [r.kind for r in requests]
+    assert components_of(encoded)[1].text == 'The user asked: "How can I make the most of my 30-minute walk?"'
+
+
+def test_a_name_that_the_assistant_brought_up_is_no_detail_of_the_user():
+    session = talk("I keep hens.", ("assistant", "Chicken Chat by Marlow is a good podcast."), "I think I'll try Chicken Chat by Marlow.")
+    encoded, requests = teach(session, second_look())
+    assert "details" not in [r.kind for r in requests]
+    assert [c.text for c in components_of(encoded)] == ["The user keeps hens."]
+
+
+def test_what_the_user_only_asks_for_is_no_component_of_a_kept_session():
+    session = talk("I own 12 hens in Delft. Can you give me ideas for a hen house with a pitched roof?")
+    written = ("The user owns 12 hens in Delft.", "The user wants ideas for a hen house with a pitched roof.")
+    encoded, _ = teach(session, {"facts": facts(*written), "anchor": ANCHOR, "scene": MOMENT})
+    assert [c.text for c in components_of(encoded)] == ["The user owns 12 hens in Delft."]
+    assert encoded.dropped_sentences == ("not about the user",)
+
+
+def test_an_ordered_session_is_kept_whole_but_for_its_questions():
+    domain = Personal(SECRET, words, ordered=True)
+    session = talk("The wifi at the cabin is called fjord. Nobody uses it in May. Is that clear?")
+    with ScriptedEngine({"facts": facts("The user's wifi at the cabin is called fjord."), "anchor": ANCHOR, "scene": MOMENT}) as engine:
+        (result,) = engine.run([Job("k", lambda: encode(session, domain, flat))], window=1)
+    assert (result.value.tier, result.value.evidence.override) == (Tier.FULL, "remember")
+    assert [c.text for c in components_of(result.value)] == [
+        "The user's wifi at the cabin is called fjord.",
+        'The user said: "Nobody uses it in May."',
+    ]
+
+
+def test_a_dropped_session_gets_no_second_look():
+    session = talk("I moved to Delft on 3 March 2022.")
+    encoded, requests = teach(session, {"facts": facts()})
+    assert (encoded.tier, [r.kind for r in requests]) == (Tier.DROP, ["facts"])
+
+
+def test_what_only_speaks_to_the_assistant_is_cut_off_or_left_out():
+    session = talk("I own 12 hens in Delft, could you recommend a feed? Can you tell me whether you like hens in Delft?")
+    written = ("The user owns 12 hens in Delft, could you recommend a feed.", "The user asks whether you like hens in Delft.")
+    encoded, _ = teach(session, {"facts": facts(*written), "anchor": ANCHOR, "scene": MOMENT})
+    assert [c.text for c in components_of(encoded)] == ["The user owns 12 hens in Delft."]
+    assert encoded.dropped_sentences == ("what the user asks for",)
+
+
+def test_of_two_statements_about_the_same_words_the_fuller_one_stays():
+    session = talk("I've been meaning to get the air conditioning of my car serviced before summer hits, and I owe Ines 40 euros.")
+    written = (
+        "The user is thinking of having the air conditioning of their car serviced.",
+        "The user has been meaning to get the air conditioning of their car serviced before summer hits.",
+        "The user owes Ines 40 euros.",
+    )
+    encoded, _ = teach(session, {"facts": facts(*written), "anchor": ANCHOR, "scene": MOMENT})
+    assert [c.text for c in components_of(encoded)] == list(written[1:])
+
+
 def test_the_same_sentence_twice_is_kept_once():
     written = facts("The user owns 12 hens.", "The user owns 12 hens.")
     encoded, _ = teach(talk("I own 12 hens."), {"facts": written, "anchor": ANCHOR, "scene": MOMENT})

@@ -1,4 +1,4 @@
-"""The engine contract, held by the scripted engine and by real vLLM alike, and what each has on top of it."""
+"""The engine contract, held by all four engines alike, with real vLLM, transformers and a vLLM server, and what each has on top of it."""
 
 import contextlib
 import itertools
@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+import httpx
+import kit_server
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from dualtrace_local import config
-from dualtrace_local.engines import Job, OutputError, PromptTooLongError, TimeLimitError, ask, make_engine
-from dualtrace_local.engines.chat import control_strings, neutralise, render
+from dualtrace_local.engines import Job, OutputError, PromptTooLongError, Reply, TimeLimitError, ask, make_counter, make_engine
+from dualtrace_local.engines.chat import KNOWN_CONTROLS, control_strings, estimate, neutralise, render
 from dualtrace_local.engines.scripted import ScriptedEngine
 from dualtrace_local.errors import ConfigError, EngineError
 from dualtrace_local.records import Completion, Done, Failure, Finish, Request, Usage
@@ -38,6 +40,16 @@ class Choice(BaseModel):
     sure: bool
 
 
+class Loop(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: Annotated[str, Field(pattern=r"^(ha ){100,200}\.$")]
+
+
+class Unordered(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    names: set[str]
+
+
 FACTS = '{"facts":["The user keeps two grey goats."]}'
 SYSTEM = "You write down what the user tells about their own life, as short sentences."
 TALK = " ".join(f"In town number {n} I looked at a shed for my goats." for n in range(30))
@@ -49,7 +61,10 @@ def request(task="List the facts.", kind="facts", output=Facts, max_tokens=120, 
 
 def scripted(reply=FACTS, **options):
     table = {"facts": reply, "essay": " ".join(["words"] * 600)} if isinstance(reply, str) else reply
-    return ScriptedEngine(table, **options)
+    engine = ScriptedEngine(table, **options)
+    engine.said = []
+    engine.say = engine.said.append
+    return engine
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +88,45 @@ def real(tmp_path_factory):
             os.close(kept)
 
 
-@pytest.fixture(params=["scripted", pytest.param("vllm", marks=pytest.mark.model)])
+@pytest.fixture(scope="module")
+def plainly():
+    """The same model on transformers, two rows at a time."""
+    from dualtrace_local import weights
+
+    spec = config.read_models().spec("smollm2-135m")
+    folder = weights.ready("smollm2-135m", spec)
+    spec = spec.model_copy(update={"engine": "transformers", "engine_options": {"batch": 2}})
+    with make_engine("smollm2-135m", spec, folder) as engine:
+        yield engine
+
+
+SERVED = ("--max-model-len", "2048", "--max-num-seqs", "2", "--scheduling-policy", "priority", "--enable-prompt-tokens-details")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The same model behind a real vLLM server, two requests at a time."""
+    from dualtrace_local import weights
+
+    spec = config.read_models().spec("smollm2-135m")
+    log = tmp_path_factory.mktemp("server") / "log"
+    with kit_server.vllm_server(weights.ready("smollm2-135m", spec), "tiny", *SERVED, log=log) as address:
+        behind = config.ModelSpec(engine="server", licence="Apache-2.0", endpoints=(address,), context=2048, budgets=spec.budgets)
+        with make_engine("tiny", behind, None) as engine:
+            yield engine
+
+
+ENGINES = {"vllm": "real", "transformers": "plainly", "server": "served"}
+
+
+@pytest.fixture(params=["scripted", *(pytest.param(name, marks=pytest.mark.model) for name in ENGINES)])
 def engine(request):
-    return request.getfixturevalue("real") if request.param == "vllm" else scripted(batch=2)
+    return scripted(batch=2) if request.param == "scripted" else request.getfixturevalue(ENGINES[request.param])
 
 
 def open_requests(engine):
     """How many requests the engine still works on."""
-    return engine.pending if engine.name == "scripted" else engine._engine.get_num_unfinished_requests()
+    return engine._engine.get_num_unfinished_requests() if engine.name == "vllm" else engine.pending
 
 
 def plain(*requests):
@@ -373,6 +419,54 @@ class TestDeath:
 
         assert {r.key: type(r) for r in results} == {"0": Failure, "1": Done, "2": Done, "3": Done, "4": Done}
         assert caught == [True]
+        assert engine.said == ["facts: no completion within 0.3 s, tried once more; from here on 1 items at a time instead of 3"]
+
+    def test_a_flow_over_its_time_is_begun_anew_once_with_half_the_window(self):
+        """A machine that has too much to do at once gets less, and nothing of the run is lost."""
+        engine = scripted(hang_on=lambda r: "slow" in r.user and sum("slow" in each.user for each in engine.requests) == 1)
+        pulled, finished, most = [], [], []
+
+        def jobs():
+            for n in range(8):
+                pulled.append(n)
+                most.append(len(pulled) - len(finished))
+                yield Job(str(n), lambda n=n: ask(request("slow" if n == 0 else "quick")))
+
+        finished.extend(engine.run(jobs(), window=4, time_limit=0.2))
+
+        assert all(isinstance(r, Done) for r in finished)
+        assert len(finished) == 8
+        assert max(most) == 4
+        assert len(engine.said) == 1
+
+    def test_after_a_death_half_as_many_are_under_way(self):
+        engine = scripted(die_at=5)
+        pulled, finished, most = [], [], []
+
+        def jobs():
+            for n in range(12):
+                pulled.append(n)
+                most.append(len(pulled) - len(finished))
+                yield Job(str(n), lambda: ask(request()))
+
+        finished.extend(result.key for result in engine.run(jobs(), window=4))
+
+        assert len(finished) == 12
+        assert max(most[:8]) == 4
+        assert max(most[8:]) == 2
+        assert engine.said == ["the scripted engine was told to die at call 5; starting again; from here on 2 items at a time instead of 4"]
+
+    def test_an_error_of_the_engine_for_one_request_is_thrown_into_its_flow(self):
+        class Choosy(ScriptedEngine):
+            def poll(self, timeout):
+                made = super().poll(timeout)
+                return [Reply(r.ticket, EngineError("the server does not like this")) if r.outcome.text == "no" else r for r in made]
+
+        engine = Choosy(lambda r: "no" if "bad" in r.user else FACTS)
+        failed, done = sorted(run(engine, lambda: ask(request("bad")), lambda: ask(request())), key=lambda r: r.key)
+
+        assert failed.reason == "the server does not like this"
+        assert isinstance(done, Done)
 
     def test_a_slow_caller_costs_no_flow_its_time(self):
         """The time limit counts waiting for the engine, not what the caller does between two results."""
@@ -490,6 +584,17 @@ class TestChat:
         assert neutralise("5 < 6 | 7 > 2", ("<|im_end|>",)) == "5 < 6 | 7 > 2"
         assert neutralise("anything", ()) == "anything"
 
+    @pytest.mark.parametrize("text", FORGED)
+    def test_a_pattern_stands_in_for_a_tokenizer_that_is_not_here(self, tokenizer, text):
+        controls = [tokenizer.convert_tokens_to_ids(s) for s in control_strings(tokenizer)]
+        ids = tokenizer.encode(neutralise(text, KNOWN_CONTROLS))
+
+        assert not [c for c in controls if c in ids]
+
+    def test_the_pattern_leaves_prose_and_code_alone(self):
+        for text in ("5 < 6 | 7 > 2", "if x<y|z>q", "<b>bold</b> [1] [see INST] <3 :-|", "a list[int] | None", "<s1>"):
+            assert neutralise(text, KNOWN_CONTROLS) == text
+
     def test_white_space_and_single_characters_are_not_controls(self):
         assert control_strings(tiny_tokenizer("<|im_start|>", "<|im_end|>")) == ("<|im_start|>", "<|im_end|>", "<think>")
 
@@ -501,6 +606,144 @@ class TestChat:
         on = render(tokenizer, Request("k", "", "hi", Facts, 9), {"enable_thinking": True})
 
         assert off == [*on, tokenizer.convert_tokens_to_ids("<think>")]
+
+
+PROSE = {
+    "English": "Yesterday I bought a bicycle and rode it to the park with my sister; then we drank tea for 4.50 euros (each!). " * 9,
+    "Russian": "Вчера я купил велосипед и поехал в парк с сестрой, потом мы пили чай. " * 9,
+    "Chinese": "昨天我买了一辆自行车，然后和姐姐去了公园，后来我们喝了茶。" * 9,
+    "numbers": "1234567890 2024-03-02 17:45 " * 9,
+    "emoji": "I love it 😀🎉 " * 9,
+    "lines": "user: ok\n\n\n- a\n- b\n" * 9,
+}
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("kind", PROSE)
+def test_the_estimate_of_tokens_is_not_too_low(kind):
+    """Against a tokenizer of 49,000 English entries, which takes the most tokens for anything else."""
+    from dualtrace_local import weights
+
+    spec = config.read_models().spec("smollm2-135m")
+    counted = make_counter(spec, weights.ready("smollm2-135m", spec))(PROSE[kind])
+
+    assert counted <= estimate(PROSE[kind]) <= 2 * counted
+
+
+@pytest.mark.model
+class TestTransformers:
+    def test_different_types_and_seeds_share_a_batch(self, plainly):
+        asks = [request(temperature=1.2, seed=n) for n in range(3)]
+        asks.append(request("Which animal?", kind="choice", output=Choice, max_tokens=30, temperature=1.2))
+
+        once, again = (
+            [r.value[0].text for r in sorted(run(plainly, *[lambda r=r: plain(r) for r in asks]), key=lambda r: r.key)] for _ in "ab"
+        )
+
+        assert once == again
+        assert len(set(once)) == 4
+        for text, asked in zip(once, asks, strict=True):
+            asked.output.model_validate_json(text)
+
+    def test_a_row_writes_the_same_alone_and_beside_others(self, plainly):
+        (alone,) = run(plainly, lambda: plain(request("Seven geese.")))
+        beside = run(plainly, lambda: plain(request("Seven geese.")), lambda: plain(request("x " * 300)), lambda: plain(request("Short.")))
+
+        assert next(r for r in beside if r.key == "0").value[0].text == alone.value[0].text
+
+    def test_a_loop_is_ended_as_repetition(self, plainly):
+        (result,) = run(plainly, lambda: plain(request("Laugh.", output=Loop, max_tokens=400)))
+
+        assert result.value[0].finish is Finish.REPETITION
+        assert result.value[0].completion_tokens < 100
+
+    def test_a_type_that_cannot_be_enforced_fails_alone(self, plainly):
+        failed, other = sorted(run(plainly, lambda: ask(request(output=Unordered)), lambda: ask(request())), key=lambda r: r.key)
+
+        assert "llguidance refuses a request of kind 'facts'" in failed.reason
+        assert isinstance(other, Done)
+
+    def test_a_wait_is_short_whatever_is_to_do(self, plainly):
+        import time
+
+        plainly.submit(-1, request("goat " * 1500, max_tokens=4), 0)
+        before = time.monotonic()
+        plainly.poll(0.0)
+        plainly.cancel(-1)
+
+        assert time.monotonic() - before < 5
+        assert plainly.pending == 0
+
+    def test_without_memory_it_goes_on_with_half_the_rows(self, plainly):
+        """Out of memory for real: more than any machine has is asked for when a second row joins."""
+        import torch
+
+        from dualtrace_local.engines.transformers import TransformersEngine
+
+        class Greedy(TransformersEngine):
+            def _join(self, row):
+                if self._rows:
+                    torch.empty(1 << 50)
+                super()._join(row)
+
+        said = []
+        with Greedy("smollm2-135m", plainly._spec, plainly._folder, say=said.append) as engine:
+            results = run(engine, *[lambda: ask(request())] * 3, time_limit=30)
+
+        assert all(isinstance(r, Done) for r in results)
+        assert said == ["not enough memory; from here on 1 requests at a time"]
+
+    def test_entries_that_cannot_work_are_one_sentence(self, plainly, tmp_path):
+        spec = config.read_models().spec("smollm2-135m").model_copy(update={"engine": "transformers"})
+
+        with pytest.raises(EngineError, match=r"^transformers cannot start smollm2-135m: "):
+            make_engine("smollm2-135m", spec, tmp_path)
+        with pytest.raises(ConfigError, match="context 99999 is more than"):
+            make_engine("smollm2-135m", spec.model_copy(update={"context": 99999}), plainly._folder)
+        with pytest.raises(ConfigError, match=r"engine_options\.bach"):
+            make_engine("smollm2-135m", spec.model_copy(update={"engine_options": {"bach": 2}}), plainly._folder)
+
+
+@pytest.mark.model
+class TestServed:
+    def test_what_a_vllm_server_can_do_is_found_out(self, served):
+        (place,) = served._places
+
+        assert place.dialect.served == "tiny"
+        assert place.dialect.extras == ("structured_outputs", "repetition_detection", "priority")
+        assert (place.dialect.counting, place.dialect.context) == ("chat", 2048)
+        assert served.limit == 2048
+
+    def test_a_cancelled_request_ends_at_the_server_too(self, served):
+        import time
+
+        served.submit(-1, request("Tell it all.", kind="essay", output=Essay, max_tokens=900), 0)
+        served.poll(1.0)
+        assert running(served) == 1
+        served.cancel(-1)
+
+        until = time.monotonic() + 5
+        while running(served) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert running(served) == 0
+
+    def test_a_loop_is_ended_as_repetition(self, served):
+        (result,) = run(served, lambda: plain(request("Laugh.", output=Loop, max_tokens=400)))
+
+        assert result.value[0].finish is Finish.REPETITION
+
+    def test_a_type_that_cannot_be_enforced_fails_alone(self, served):
+        failed, other = sorted(run(served, lambda: ask(request(output=Unordered)), lambda: ask(request())), key=lambda r: r.key)
+
+        assert ": 400: " in failed.reason
+        assert TALK[:20] not in failed.reason
+        assert isinstance(other, Done)
+
+
+def running(engine):
+    """Requests that a vLLM server works on, by its own figures."""
+    text = httpx.get(engine._places[0].dialect.endpoint.root + "/metrics", trust_env=False).text
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_running"))
 
 
 @pytest.mark.model
@@ -519,20 +762,12 @@ class TestVllm:
             asks[int(result.key)].output.model_validate_json(completion.text)
 
     def test_a_loop_is_ended_as_repetition(self, real):
-        class Loop(BaseModel):
-            model_config = ConfigDict(extra="forbid")
-            text: Annotated[str, Field(pattern=r"^(ha ){100,200}\.$")]
-
         (result,) = run(real, lambda: plain(request("Laugh.", output=Loop, max_tokens=400, temperature=0.0)))
 
         assert result.value[0].finish is Finish.REPETITION
         assert result.value[0].completion_tokens < 100
 
     def test_a_type_that_cannot_be_enforced_fails_alone(self, real):
-        class Unordered(BaseModel):
-            model_config = ConfigDict(extra="forbid")
-            names: set[str]
-
         failed, other = sorted(run(real, lambda: ask(request(output=Unordered)), lambda: ask(request())), key=lambda r: r.key)
 
         assert "vLLM refuses a request of kind 'facts'" in failed.reason

@@ -19,6 +19,7 @@ from dualtrace_local.grounding import (
     score,
     sentences,
     session_evidence,
+    statement_of,
     stems,
     without_guessed_gender,
 )
@@ -465,3 +466,49 @@ def test_200_000_characters_are_read_in_linear_time(unit):
 def test_a_title_does_not_end_a_sentence():
     said = "I see Dr. Varga on 7 June. Then I rest."
     assert [s.text for s in Ground(user(said)).said] == ["I see Dr. Varga on 7 June.", "Then I rest."]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I own 12 grey hens.", "I own 12 grey hens."),
+        ("Oh, and by the way, I own 12 grey hens!", "I own 12 grey hens!"),
+        ("I own 12 grey hens, do you know a feed that is good for them?", "I own 12 grey hens."),
+        ("I own 12 grey hens and I was wondering if you could tell me what they eat.", "I own 12 grey hens."),
+        ("I live in Delft now with my hens; any tips on markets there?", "I live in Delft now with my hens."),
+        ("Can you tell me what 12 grey hens eat?", "Can you tell me what 12 grey hens eat?"),
+        ("Nowhere do I keep hens.", "Nowhere do I keep hens."),
+    ],
+)
+def test_a_statement_is_what_is_told_without_the_request(said, told):
+    assert statement_of(said) == told
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_a_statement_is_made_of_the_sentence_it_comes_from(text):
+    """Nothing is added but a full stop; the first letter may become a capital."""
+    made = statement_of(text)
+    assert made.lower().rstrip(".") in text.lower() or made == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("The user is excited to see how it turns out.", False),
+        ("The user likes that idea.", False),
+        ("The user has done it for 3 weeks now.", True),
+        ("The user likes the way it smells in the bakery of their brother in the morning.", True),
+    ],
+)
+def test_a_statement_that_only_points_is_no_memory(text, kept):
+    said = user(
+        "I'm excited to see how it turns out. I like that idea. I've done it for 3 weeks now. "
+        "I like the way it smells in the bakery of my brother in the morning."
+    )
+    assert isinstance(Ground(said).component(text), Component) is kept
+
+
+def test_being_made_to_think_is_no_hedge():
+    assert hedged("I'm thinking of selling the boat.")
+    assert not hedged("I went to the boat yard today, and it got me thinking about the summer.")

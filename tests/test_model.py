@@ -6,9 +6,17 @@ It writes nothing usable; what is tested is that real weights, constrained outpu
 import json
 import subprocess
 import sys
+from typing import Literal
 
 import kit
 import pytest
+from pydantic import BaseModel, ConfigDict
+
+from dualtrace_local import config
+from dualtrace_local.config import Role
+from dualtrace_local.engines import Job, ask
+from dualtrace_local.pipeline.parts import Listener, Parts
+from dualtrace_local.records import Done, Request
 
 DUALTRACE = [sys.executable, "-c", "from dualtrace_local.cli import main; main(prog_name='dualtrace')"]
 SMALL = ("--model", "smollm2-135m")
@@ -56,3 +64,30 @@ def test_ask_reads_with_a_real_model_after_a_search(tmp_path):
     assert answer["state"] == "A"
     assert answer["abstained"] == (answer["confidence"] == "none")
     assert answer["answer"]
+
+
+class Animal(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    animal: Literal["goat", "heron"]
+
+
+@pytest.mark.model
+def test_one_model_after_the_other_and_the_memory_is_given_back():
+    shipped = config.read_models()
+    small = shipped.spec("smollm2-135m").model_copy(update={"engine": "transformers"})
+    models = config.Models(roles=shipped.roles, models={**shipped.models, "smollm2-135m": small})
+    lines = []
+
+    class Heard(Listener):
+        def say(self, line):
+            lines.append(line)
+
+    with Parts(models.with_roles(encode="smollm2-135m", read="scripted", judge="scripted"), Heard()) as parts:
+        request = Request("word", "", "Name an animal.", Animal, 20)
+        assert isinstance(next(parts.engine(Role.ENCODE).run([Job("a", lambda: ask(request))], window=1)), Done)
+        assert parts.engine(Role.READ).name == "scripted"
+
+    assert lines[0] == "starting smollm2-135m (transformers)"
+    closed, freed = lines[1].split(": ")
+    assert closed == "closed smollm2-135m"
+    assert float(freed.removesuffix(" GB freed")) >= 0.2

@@ -196,7 +196,7 @@ def test_very_many_facts_do_not_make_a_prompt_too_long():
 
 
 def test_the_fingerprint_names_every_prompt_that_is_used():
-    assert set(domain().prompt_names) == {"system", "session", "facts", "anchor_system", "anchor", "scene_system", "scene"}
+    assert set(domain().prompt_names) == {"system", "session", "facts", "details", "anchor_system", "anchor", "scene_system", "scene"}
     assert {"gate", "facts_grouped", "scene_whole"} < set(domain(gate=GateWay.SCORED).prompt_names)
     assert set(domain().prompt_names) | set(domain(gate=GateWay.SCORED).prompt_names) <= set(prompts.names())
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import subprocess
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import kit
 import pytest
 
 from dualtrace_local import Memory
-from dualtrace_local.config import BATCH, Conditions, Models, Role, TeachSettings, read_conditions, read_models
+from dualtrace_local.config import BATCH, Conditions, GateWay, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines import EngineDiedError
 from dualtrace_local.engines.rules import reply
 from dualtrace_local.engines.scripted import ScriptedEngine
@@ -21,7 +22,8 @@ from dualtrace_local.pipeline.demo import story
 from dualtrace_local.pipeline.files import JsonLines, write_json
 from dualtrace_local.pipeline.folder import RunFolder
 from dualtrace_local.pipeline.parts import Listener, Parts, has_gpu
-from dualtrace_local.records import ABSTENTION, Completion, Finish, Scope, State
+from dualtrace_local.records import ABSTENTION, Completion, Finish, Scope, State, Tier
+from dualtrace_local.store import Selection, Store
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -357,6 +359,164 @@ def test_another_model_leaves_what_was_taught_and_says_so(tmp_path, told):
 
     assert totals.unchanged == 3
     assert any("3 sessions were taught earlier with another model, prompt or setting" in line for line in told.lines)
+
+
+# -------------------------------------------------------------------------------------------------------- remember
+
+
+SAID, ON = "The allotment gate sticks. My spare key hangs behind the clock.", datetime(2024, 5, 1, 8, 15)
+WRITTEN = {
+    "anchor": '{"topic":"spare-key"}',
+    "scene": '{"moment":"The user stands in a hallway and reaches behind an old clock."}',
+}
+
+
+def facts(*written):
+    return {"facts": json.dumps({"facts": written}), **WRITTEN}
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (
+            ("The user's spare key hangs behind the clock.",),
+            ("The user's spare key hangs behind the clock.", 'The user said: "The allotment gate sticks."'),
+        ),
+        ((), tuple(f'The user said: "{s}"' for s in ("The allotment gate sticks.", "My spare key hangs behind the clock."))),
+        (
+            ("The user's spare key is under 12 stones in Vienna.",),
+            tuple(f'The user said: "{s}"' for s in ("The allotment gate sticks.", "My spare key hangs behind the clock.")),
+        ),
+    ],
+    ids=["written", "nothing written", "invented"],
+)
+def test_what_the_model_does_not_write_is_kept_in_the_owners_words(tmp_path, written, kept):
+    with memory_of(tmp_path, ScriptedEngine(facts(*written))) as memory:
+        found = memory.remember(SAID, as_of=ON)
+
+    assert sorted(c.text for m in found.memories for c in m.components) == sorted(kept)
+    assert all(c.quote in SAID for m in found.memories for c in m.components)
+    assert {(m.tier, m.evidence.override, bool(m.scene)) for m in found.memories} == {(Tier.FULL, "remember", True)}
+
+
+def test_a_bigger_models_gate_does_not_overrule_the_owner(tmp_path):
+    models = scripted()
+    spec = models.spec("scripted").model_copy(update={"gate": GateWay.SCORED})
+    models = Models(roles=models.roles, models={**models.models, "scripted": spec})
+    nothing = {
+        "gate": '{"disclosed":"","relevance":0,"specificity":0,"explicitness":0}',
+        "facts": '{"groups":[]}',
+        "anchor": WRITTEN["anchor"],
+        "scene": '{"picture":"Picture: the user pulls at a wooden gate that does not move in the morning rain."}',
+    }
+    with Memory(tmp_path / "store", Ours(models, engine=ScriptedEngine(nothing)), Scope()) as memory:
+        found = memory.remember("The allotment gate sticks.", as_of=ON)
+
+    assert found.memories[0].fact == 'The user said: "The allotment gate sticks."'
+    assert found.memories[0].scene.startswith("Picture:")
+
+
+def test_a_statement_that_fails_is_one_error_and_can_be_said_again(tmp_path):
+    cut = memory_of(tmp_path, ScriptedEngine({"facts": Completion('{"facts":["RAWSENTINEL', Finish.LENGTH)}))
+    with pytest.raises(EngineError, match=r"scripted wrote nothing whole \(facts: cut off .*nothing is stored") as problem:
+        cut.remember(SAID, as_of=ON)
+    assert "RAWSENTINEL" not in str(problem.value)
+    assert memory_of(tmp_path, ScriptedEngine(facts())).remember(SAID, as_of=ON).status == "taught"
+
+
+def test_a_statement_needs_no_model_where_there_is_nothing_to_write(tmp_path):
+    memory_of(tmp_path).remember(SAID, as_of=ON)
+    engine = ScriptedEngine(facts())
+    with memory_of(tmp_path, engine) as memory:
+        assert memory.remember(SAID, as_of=ON).status == "unchanged"
+        assert memory.remember("My key is lost, do not remember this.", as_of=ON).status == "refused"
+
+    assert engine.requests == []
+    assert len(Store.open(tmp_path / "store", None).sessions()) == 1
+
+
+def test_remembering_does_not_end_an_interrupted_teach(tmp_path, told):
+    source = kit.jsonl(tmp_path / "chats.jsonl", kit.small_sessions(30))
+    with pytest.raises(EngineError, match="died twice"):
+        memory_of(tmp_path, ScriptedEngine(reply, die_at=range(40, 1000))).teach(source)
+    memory_of(tmp_path, told=told).remember(SAID, as_of=ON)
+    assert not any("resumed" in line for line in told.lines)
+
+    memory_of(tmp_path, told=told).teach(source)
+    assert any("resumed: an earlier teach was interrupted" in line for line in told.lines)
+
+
+# ---------------------------------------------------------------------------------------------------------- rounds
+
+
+class Stages(Told):
+    """Also keeps the stages, and how much of each was done."""
+
+    def __init__(self):
+        super().__init__()
+        self.stages, self.done = {}, 0
+
+    def stage(self, name, total):
+        self.stages[name], self.done = total, 0
+
+    def advance(self, done=1):
+        self.done += done
+
+
+def lacking(store):
+    with Store.open(store, loaded()) as reader:
+        return reader.lacking(Selection(Scope()), "round")
+
+
+def test_rounds_are_embedded_once_and_with_progress_where_there_are_many(tmp_path):
+    source = kit.jsonl(tmp_path / "chats.jsonl", kit.small_sessions(300))
+    memory_of(tmp_path).teach(source)
+    assert lacking(tmp_path / "store") == 300
+    told = Stages()
+    memory_of(tmp_path, told=told).search("What did I buy?")
+    assert told.stages == {}
+
+    found = memory_of(tmp_path, told=told).search("How does a kayak work?", condition="history")
+    assert (told.stages, told.done) == ({"embed rounds": 300}, 300)
+    assert "kayak" in found.items[0].turns[0].text
+    assert lacking(tmp_path / "store") == 0
+    again = Stages()
+    assert memory_of(tmp_path, told=again).search("How does a kayak work?", condition="history") == found
+    assert again.stages == {}
+
+
+def test_rounds_of_a_store_that_is_being_written_are_found_and_left(tmp_path, told):
+    memory_of(tmp_path).teach(kit.jsonl(tmp_path / "chats.jsonl", [kit.session("g1", "2024-05-20 09:00", *kit.GUESTHOUSE)]))
+    with Store.open(tmp_path / "store", loaded(), write=True):
+        found = memory_of(tmp_path, told=told).search(kit.WHICH_GUESTHOUSE, condition="history")
+        assert lacking(tmp_path / "store") == 1
+
+    assert "Oriel" in found.items[0].turns[1].text
+    assert [line for line in told.lines if "being written to by another process; the vectors of 1 rounds" in line]
+
+
+def test_what_an_assistant_said_is_answered_from_the_history(tmp_path):
+    """Case LME-09: it is no fact of the user, so c6 has nothing; the verbatim rounds have it, and say who said it."""
+    talk = ("answer_g1", "2024/05/20 (Mon) 09:00", [{**kit.turn(n, text), "has_answer": n == 1} for n, text in enumerate(kit.GUESTHOUSE)])
+    asked = {"kind": "single-session-assistant", "evidence": ["answer_g1"]}
+    stay = kit.row("q_stay", kit.WHICH_GUESTHOUSE, "Guesthouse Oriel", [kit.BOAT, talk, kit.TIDES], **asked)
+    boat = kit.row("q_boat", "What did I name my boat?", "Marigold", [kit.BOAT, kit.TIDES], evidence=["answer_boat_1"])
+    bench = kit.rows(tmp_path / "bench.json", [stay, boat])
+    engine = ScriptedEngine(reply)
+    result = run(bench, tmp_path / "run", engine=engine, conditions=("c6", "history"))
+
+    overall = {row.condition: row.correct for row in result.report.rows if row.kind == "overall"}
+    assert (result.failed, overall) == (0, {"c6": 1, "history": 2})
+    assert answers(tmp_path / "run")["q_stay"]["text"] == ABSTENTION
+    found = answers(tmp_path / "run", "history")
+    assert "Guesthouse Oriel" in found["q_stay"]["text"]
+    assert found["q_stay"]["state"] == "B"
+    assert [(s["session_id"], s["said_by"]) for s in found["q_stay"]["sources"]] == [("g1", "assistant")]
+    assert [s["said_by"] for s in found["q_boat"]["sources"]] == ["user"]
+    assert lacking(tmp_path / "run" / "store") == 0
+    shown = "".join(r.user for r in engine.requests)
+    assert "has_answer" not in shown
+    assert "answer_g1" not in shown
 
 
 # ------------------------------------------------------------------------------------------------------ experiment

@@ -4,11 +4,14 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dualtrace_local.config import Condition, read_conditions
+from dualtrace_local.domains.personal import rounds
 from dualtrace_local.records import Component, Encoded, Evidence, Memory, Question, Scope, Session, State, Tier, Turn
 from dualtrace_local.search import AROUND, View, rank, search
-from dualtrace_local.store import Outcome, Store
+from dualtrace_local.store import Outcome, Selection, Store
 
 ME = Scope("me", "home")
 FACTS = {
@@ -232,7 +235,7 @@ def test_a_common_word_alone_delivers_nothing(store, embedder):
     view = view_of(store, "c7")
     question = "Explain the second law of thermodynamics."
     first = rank(view, question, embedder.encode([question])[0]).keys[0]
-    assert store.memory(first.memory_id, ME).anchor == "green-car"
+    assert store.memory(first.owner_id, ME).anchor == "green-car"
     assert first.score > 2 / 62
     assert shown(view, question, embedder).state is State.C
 
@@ -277,10 +280,10 @@ def test_memory_and_lancedb_rank_alike(large, embedder, question, fitting, name,
     vector = embedder.encode([question])[0]
     near, far = (rank(view, question, vector, len(expected), limit) for limit in (20_000, 0))
     assert near.candidates == far.candidates == 150 * part
-    assert {k.memory_id for k in near.keys} == {k.memory_id for k in far.keys} == expected
+    assert {k.owner_id for k in near.keys} == {k.owner_id for k in far.keys} == expected
     assert near.best == pytest.approx(far.best, abs=1e-5)
-    similarities = {k.memory_id: k.similarity for k in near.keys}
-    assert {k.memory_id: k.similarity for k in far.keys} == pytest.approx(similarities, abs=1e-5)
+    similarities = {k.owner_id: k.similarity for k in near.keys}
+    assert {k.owner_id: k.similarity for k in far.keys} == pytest.approx(similarities, abs=1e-5)
 
 
 def test_large_views_without_a_word_index_are_ranked_in_memory(tmp_path, embedder):
@@ -296,3 +299,150 @@ def test_any_question_text_can_be_searched(store, embedder, question):
         view = view_of(store)
         assert np.isfinite([k.similarity for k in rank(view, question, embedder.encode([question])[0], in_memory_limit=limit).keys]).all()
     assert shown(view_of(store), question, embedder).state in State
+
+
+# ---------------------------------------------------------------------------------------------------------- rounds
+
+PROSE = [f"Paragraph {n} tells how potters dig clay, throw a bowl, mix a glaze and fire it in a kiln." for n in range(60)]
+LONG = "\n".join([*PROSE[:40], "For the blue glaze take 12 grams of cobalt carbonate.", *PROSE[40:]])
+TALKS = {
+    "guesthouse": ("Recommend a quiet guesthouse in Ghent.", "You could stay at Guesthouse Oriel by the Leie. It has six rooms."),
+    "tides": ("Explain tides.", "The moon pulls the sea."),
+    "glaze": ("How do I mix a blue glaze for my pottery?", LONG),
+    "kiln": ("My kiln reaches 1240 degrees and stands in the shed.", "That is hot enough for stoneware."),
+}
+GLAZE = "How much cobalt carbonate goes into the blue glaze?"
+
+
+def talk(said: str, answered: str, date: datetime | None, scope: Scope = ME, tier: Tier = Tier.DROP) -> Outcome:
+    session = Session((Turn("user", said), Turn("assistant", answered)), date, scope)
+    return Outcome(Encoded(session, tier, Evidence(), (), rounds(session)), "dropped", "f")
+
+
+@pytest.fixture(scope="module")
+def talks(tmp_path_factory, embedder):
+    """Four dropped sessions of mine, whose rounds are all that is left of them, and one of another person."""
+    path = tmp_path_factory.mktemp("talks") / "s"
+    with Store.open(path, embedder, create=True) as writer:
+        writer.commit([talk(*said, START + timedelta(days=n)) for n, said in enumerate(TALKS.values())])
+        writer.commit([talk("Recommend a guesthouse in Ghent.", "Hotel Secret.", START, Scope("you", "home"))])
+        writer.keys(Selection(ME), "round")
+        writer.index_words()
+    with Store.open(path, embedder) as reader:
+        yield reader
+
+
+def told(delivered) -> str:
+    return "\n".join(turn.text for item in delivered.items for turn in item.turns)
+
+
+def test_rounds_of_dropped_sessions_are_found_and_are_state_b(talks, embedder):
+    delivered = shown(view_of(talks, "history"), "Which guesthouse did you recommend to me?", embedder)
+    best = max(delivered.items, key=lambda i: i.score)
+    assert best.turns == (Turn("user", TALKS["guesthouse"][0]), Turn("assistant", TALKS["guesthouse"][1]))
+    assert (best.fact, best.scene, best.anchor, best.components) == ("", "", "", ())
+    assert (delivered.state, delivered.candidates) == (State.B, len(TALKS))
+    assert "Secret" not in told(delivered)
+    assert shown(view_of(talks, "history"), "Which visa does a falconer need for Mongolia?", embedder).state is State.C
+
+
+def test_rounds_keep_to_the_haystack_and_the_date(talks, embedder):
+    kiln = next(r for r in talks.rounds(ME) if "kiln" in r.user)
+    for limits in ({"session_keys": frozenset([kiln.session_key])}, {"hide_after": START + timedelta(days=1)}):
+        delivered = shown(view_of(talks, "history", **limits), "How hot does my kiln get?", embedder)
+        assert delivered.candidates == (1 if "session_keys" in limits else 2)
+        assert ("1240" in told(delivered)) == ("session_keys" in limits)
+
+
+def test_a_long_round_is_shortened_around_what_the_question_is_about(talks, embedder):
+    delivered = shown(view_of(talks, "history"), GLAZE, embedder, 400)
+    (item,) = (i for i in delivered.items if "pottery" in i.turns[0].text)
+    said, answered = item.turns
+    assert said == Turn("user", TALKS["glaze"][0])
+    assert answered.role == "assistant"
+    assert answered.text.startswith("… Paragraph ")
+    assert answered.text.endswith(" …")
+    assert "12 grams of cobalt" in answered.text
+    assert words(said.text) + words(answered.text) <= 100 - AROUND
+    assert answered.text.strip("… ") in LONG
+
+
+def test_words_beyond_what_the_embedder_reads_still_rank(talks, embedder):
+    """A vector holds the beginning alone; BM25 knows the whole."""
+    vector = embedder.encode(["cobalt carbonate"])[0]
+    glaze = next(r.id for r in talks.rounds(ME) if "cobalt" in r.assistant)
+    assert "cobalt" not in embedder.cut(next(r.text for r in talks.rounds(ME) if r.id == glaze))
+    for limit in (20_000, 0):
+        hits = {k.owner_id: k.score for k in rank(view_of(talks, "history"), "cobalt carbonate", vector, in_memory_limit=limit).keys}
+        assert max(hits, key=hits.__getitem__) == glaze
+
+
+@pytest.mark.parametrize("question", [GLAZE, "Which guesthouse did you recommend?", "kiln"])
+def test_memory_and_lancedb_rank_rounds_alike(talks, embedder, question):
+    vector = embedder.encode([question])[0]
+    near, far = (rank(view_of(talks, "history"), question, vector, 1, limit) for limit in (20_000, 0))
+    assert [k.owner_id for k in near.keys] == [k.owner_id for k in far.keys]
+    assert near.candidates == far.candidates == len(TALKS)
+
+
+def test_rounds_that_nobody_embedded_yet_are_seen_too(tmp_path, embedder):
+    """Also by a large view: what LanceDB does not hold yet is ranked in memory."""
+    with Store.open(tmp_path / "s", embedder, create=True) as writer:
+        writer.commit([talk(*TALKS["tides"], START)])
+        writer.keys(Selection(ME), "round")
+        writer.index_words()
+        writer.commit([talk(*TALKS["kiln"], START)])
+        assert writer.lacking(Selection(ME), "round") == 1
+        assert writer.lacking(Selection(ME, minimum=3), "fact") == 0
+    with Store.open(tmp_path / "s", embedder) as store:
+        question = "How hot does my kiln get?"
+        ranking = rank(view_of(store, "history"), question, embedder.encode([question])[0], in_memory_limit=0)
+        assert ranking.candidates == 2
+        assert store.rounds_by_id([ranking.keys[0].owner_id], ME)[ranking.keys[0].owner_id].user == TALKS["kiln"][0]
+
+
+def test_vectors_of_rounds_are_made_batch_by_batch_and_once(tmp_path, embedder):
+    with Store.open(tmp_path / "s", embedder, create=True) as writer:
+        writer.commit([talk(f"Case {n}.", "Yes.", START + timedelta(hours=n)) for n in range(300)])
+        made = []
+        writer.keys(Selection(ME), "round", made.append)
+        assert (len(made), sum(made)) == (2, 300)
+        writer.keys(Selection(ME), "round", made.append)
+        assert sum(made) == 300
+        assert writer.lacking(Selection(ME), "round") == 0
+
+
+def test_the_same_round_on_one_day_is_shown_once(tmp_path, embedder):
+    with Store.open(tmp_path / "s", embedder, create=True) as store:
+        store.commit([talk(*TALKS["kiln"], START + timedelta(hours=n)) for n in range(3)])
+        store.commit([talk(*TALKS["kiln"], START + timedelta(days=1))])
+        assert len(shown(view_of(store, "history"), "How hot does my kiln get?", embedder).items) == 2
+
+
+@pytest.mark.parametrize("budget", [0, 1, AROUND, 60, 150, 170, 300, 1000, 20_000])
+def test_rounds_never_exceed_the_budget(talks, embedder, budget):
+    condition = CONDITIONS.get("history").model_copy(update={"threshold": -1.0})
+    delivered = search(View(talks, ME, condition), ask(GLAZE), embedder, budget, words)
+    assert sum(AROUND + sum(words(t.text) for t in i.turns) for i in delivered.items) <= budget
+    assert (delivered.state is State.C) == (not delivered.items)
+    assert all(t.text.strip("… ") for i in delivered.items for t in i.turns)
+    if budget == 20_000:
+        assert LONG in {t.text for i in delivered.items for t in i.turns}
+
+
+ODD = st.text(st.sampled_from('ab .!?\n"\\é東…\u2028'), max_size=1500)
+
+
+@given(ODD, ODD, st.integers(0, 900))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_any_round_is_cut_to_its_room_and_nothing_is_added(tmp_path_factory, embedder, said, answered, budget):
+    if not (said.strip() or answered.strip()):
+        return
+    with Store.open(tmp_path_factory.mktemp("odd") / "s", embedder, create=True) as store:
+        store.commit([talk(said, answered, START)])
+        condition = CONDITIONS.get("history").model_copy(update={"threshold": -1.0})
+        delivered = search(View(store, ME, condition), ask("a b"), embedder, budget, len)
+    for item in delivered.items:
+        assert AROUND + sum(len(t.text) for t in item.turns) <= budget
+        for turn in item.turns:
+            assert turn.text.removeprefix("… ").removesuffix(" …") in (said if turn.role == "user" else answered)

@@ -34,7 +34,7 @@ def model(tmp_path):
     """A harmless folder, as a publisher would lay it out."""
     files = {
         "config.json": {"model_type": "bert", "activation_function": "gelu_new"},
-        "tokenizer_config.json": {"tokenizer_class": "BertTokenizer"},
+        "tokenizer_config.json": {"tokenizer_class": "BertTokenizer", "chat_template": "{{ messages }}"},
         "vocab.json": {"auto_map": 1, "the": 2},
         "modules.json": GOOD_MODULES,
         "model.safetensors": b"weights",

@@ -9,7 +9,8 @@ import click
 from dualtrace_local import __version__
 from dualtrace_local.errors import DualtraceError
 
-from .daily import ask, memory, store, teach
+from .daily import ask, memory, remember, store, teach
+from .data import data
 from .experiments import demo, judge, report, run
 from .machine import doctor, models
 
@@ -46,5 +47,5 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (demo, teach, ask, run, judge, report, memory, store, models, doctor):
+for command in (demo, teach, remember, ask, run, judge, report, memory, store, data, models, doctor):
     main.add_command(command)

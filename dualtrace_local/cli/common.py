@@ -29,11 +29,13 @@ class Choice:
 
     models: Models
     seed: int
+    models_file: Path | None = None
 
 
 def model_options(command: F) -> F:
-    """``--model`` and its kin; the command gets ``choice``."""
+    """``--model`` and its kin; the command gets ``choice``. With ``--server`` the names are the server's own."""
 
+    @click.option("--server", "servers", multiple=True, metavar="URL", help="OpenAI-compatible server to use instead. Repeatable.")
     @click.option("--model", metavar="NAME", help="Model for all of writing, reading and judging.")
     @click.option("--encode-model", metavar="NAME", help="Model that writes memories.")
     @click.option("--read-model", metavar="NAME", help="Model that answers.")
@@ -43,6 +45,7 @@ def model_options(command: F) -> F:
     @functools.wraps(command)
     def wrapped(
         *args: Any,
+        servers: tuple[str, ...],
         model: str | None,
         encode_model: str | None,
         read_model: str | None,
@@ -51,8 +54,10 @@ def model_options(command: F) -> F:
         seed: int,
         **options: Any,
     ) -> Any:
-        models = read_models(models_file).with_roles(encode=encode_model or model, read=read_model or model, judge=judge_model or model)
-        return command(*args, choice=Choice(models, seed), **options)
+        known = read_models(models_file)
+        names = {"encode": encode_model or model, "read": read_model or model, "judge": judge_model or model}
+        models = known.with_server(servers, **names) if servers else known.with_roles(**names)
+        return command(*args, choice=Choice(models, seed, models_file), **options)
 
     return wrapped  # type: ignore[return-value]
 

@@ -1,14 +1,16 @@
-"""Commands of daily life: teach, ask, memory, store."""
+"""Commands of daily life: teach, remember, ask, memory, store."""
 
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
 from pathlib import Path
 
 import click
 
 from dualtrace_local.config import TeachSettings, read_conditions
+from dualtrace_local.errors import DataError
 from dualtrace_local.records import Scope
 
 from . import render
@@ -44,7 +46,8 @@ def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int 
           choice: Choice, as_json: bool) -> None:  # fmt: skip
     """Read chat files into a store. What is there already stays; an interrupted teach goes on.
 
-    SOURCE is a LongMemEval file or JSON lines of {"id", "date", "turns": [{"role", "content"}]}; the format is found from the content.
+    SOURCE is a file of LongMemEval, LoCoMo, ShareGPT or plain sessions {"id", "date", "turns": [{"role", "content"}]}, as a JSON array
+    or JSON lines, packed with gzip or not; the format is found from the content.
     """
     from dualtrace_local import Memory
 
@@ -58,6 +61,39 @@ def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int 
     else:
         render.totals(totals)
     finish(totals.failed)
+
+
+@click.command()
+@click.argument("text")
+@store_option
+@scope_option
+@click.option("--as-of", callback=parse_as_of, metavar="DATE", help="When it is said, for words like yesterday; now by default.")
+@model_options
+@json_option
+def remember(text: str, store_path: Path, scope: Scope, as_of: datetime, choice: Choice, as_json: bool) -> None:
+    """Keep one statement about yourself, whatever the gate would say.
+
+    TEXT is the statement in your own words, or - to read it from stdin. Credentials in it are masked, as always.
+    """
+    from dualtrace_local import Memory
+
+    said = _stdin() if text == "-" else text
+    with Memory.open(
+        store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed
+    ) as mine:
+        found = mine.remember(said, as_of=as_of)
+    if as_json:
+        emit(render.remembered_json(found))
+    else:
+        render.remembered(found)
+
+
+def _stdin() -> str:
+    """All of stdin, as UTF-8. Raises DataError when it is something else."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise DataError(f"stdin: not UTF-8 at byte {problem.start + 1}; give the statement as UTF-8 text") from problem
 
 
 @click.command()

@@ -13,8 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dualtrace_local.config import Models
-from dualtrace_local.records import Answer, Memory, plain
+from dualtrace_local.config import Models, ModelSpec
+from dualtrace_local.records import Answer, Memory, Session, plain
 
 from .common import roles_of, say
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dualtrace_local.pipeline.demo import Story
     from dualtrace_local.pipeline.experiment import Result
     from dualtrace_local.pipeline.health import Health
+    from dualtrace_local.pipeline.remember import Remembered
     from dualtrace_local.report import Comparison, TeachTotals
     from dualtrace_local.store import LedgerRow, Store
 
@@ -113,8 +114,46 @@ def answer(found: Answer) -> None:
     console.print(Text(found.text, style="bold"), soft_wrap=True)
     console.print(f"state {found.state.value}, confidence {found.confidence}" + (f" ({found.reason})" if found.reason else ""))
     for source in found.sources:
-        line = f"  {source.date or 'undated'}  {source.anchor}  session {source.session_id}  memory {source.memory_id[:12]}"
+        said_by = source.said_by.replace(" and ", " and the ")
+        kind, what = ("round", f"verbatim round, said by the {said_by}") if said_by else ("memory", source.anchor)
+        line = f"  {source.date or 'undated'}  {what}  session {source.session_id}  {kind} {source.memory_id[:12]}"
         console.print(line, soft_wrap=True)
+
+
+def remembered_json(found: Remembered) -> dict[str, Any]:
+    """What became of a statement, and what is stored of it."""
+    return {
+        "status": found.status,
+        "tier": found.tier.value,
+        "session": found.session.key,
+        "date": found.session.day_and_time,
+        "masked": found.masked,
+        "reason": "" if found.memories else BECAME[found.status],
+        "memories": [memory_json(m) for m in found.memories],
+    }
+
+
+BECAME = {
+    "dropped": "no sentence of it tells anything that could be kept; only the verbatim round is stored",
+    "unchanged": "it was taught before, and no sentence of it was kept",
+    "refused": "not stored: its own words ask not to be remembered",
+    "forgotten": "not stored: it was removed by order and does not come back",
+}
+"""What is said of a statement that left no memory, by status."""
+
+
+def remembered(found: Remembered) -> None:
+    """The memories of a statement whole, or why there are none."""
+    console = out()
+    if not found.memories:
+        console.print(BECAME[found.status], soft_wrap=True)
+    else:
+        before = " (it was there already; nothing was added)" if found.status == "unchanged" else ""
+        console.print(f"remembered as of {found.session.day_and_time}{before}", soft_wrap=True)
+    for kept in found.memories:
+        memory(kept, found.session)
+    if found.masked:
+        console.print(f"masked before anything was stored: {found.masked} credential{'s' if found.masked > 1 else ''}")
 
 
 # --------------------------------------------------------------------------------------------------------- memories
@@ -148,7 +187,7 @@ def memories(found: Sequence[Memory]) -> None:
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
 
 
-def memory(found: Memory, source: LedgerRow | None = None) -> None:
+def memory(found: Memory, source: LedgerRow | Session | None = None) -> None:
     """One memory whole."""
     e = found.evidence
     lines = [f"- {c.text}" + (" (unsure)" if c.hedged else "") for c in found.components]
@@ -162,7 +201,8 @@ def memory(found: Memory, source: LedgerRow | None = None) -> None:
     text = [
         f"{found.info_type}, {found.category}, confidence {found.confidence}, {found.tier.value}",
         f"said on {found.date:%Y-%m-%d}" if found.date else "said on an unknown day",
-        f"evidence {e.total} of 6: relevance {e.relevance}, specificity {e.specificity}, explicitness {e.explicitness}",
+        f"evidence {e.total} of 6: relevance {e.relevance}, specificity {e.specificity}, explicitness {e.explicitness}"
+        + ("; kept because the user asked for it" if e.override == "remember" else ""),
         f"from {where}",
         "",
         "FACT",
@@ -189,7 +229,10 @@ def stats_json(sessions: Sequence[LedgerRow], found: Sequence[Memory]) -> dict[s
         "scenes_refused": dict(Counter(m.scene_refused for m in found if m.scene_refused)),
         "by_type": dict(Counter(m.info_type for m in found)),
         "by_category": dict(Counter(m.category for m in found).most_common()),
-        "by_evidence": {str(k): v for k, v in sorted(Counter(m.evidence.total for m in found).items())},
+        "sessions_by_evidence": {str(k): v for k, v in sorted(Counter(s.evidence.total for s in sessions if s.status != "empty").items())},
+        "sessions_by_override": dict(Counter(s.evidence.override for s in sessions if s.evidence.override)),
+        "memories_by_evidence": {str(k): v for k, v in sorted(Counter(m.evidence.total for m in found).items())},
+        "sentences_left_out": dict(Counter(reason for s in sessions for reason in s.dropped_sentences).most_common()),
     }
 
 
@@ -302,21 +345,40 @@ def models_json(found: Models, here: Mapping[str, bool]) -> dict[str, Any]:
             "origin": spec.origin,
             "gate": spec.gate.value,
             "context": spec.context,
+            "card": spec.card,
+            "quantisation": spec.quantisation,
+            "thinking_off": _thinking_off(spec),
+            "note": spec.note,
             "here": here[name],
         }
         for name, spec in found.models.items()
+        if name in here
     }
 
 
+def _thinking_off(spec: ModelSpec) -> bool:
+    """Whether the model is told not to reason before it answers."""
+    return spec.chat_template_kwargs.get("enable_thinking") is False
+
+
 def models(found: Models, here: Mapping[str, bool]) -> None:
-    """A line a model."""
-    roles = {name: [role for role, named in roles_of(found).items() if named == name] for name in found.models}
-    made = table("model", "roles", "engine", "licence", "gate", ">context", "files")
-    for name, spec in found.models.items():
-        files = "none needed" if spec.engine == "scripted" else "here" if here[name] else f"dualtrace models pull {name}"
+    """A line a model, for those in ``here``; then what is to be known about them."""
+    roles = {name: [role for role, named in roles_of(found).items() if named == name] for name in here}
+    made = table("model", "roles", ">card", ">context", "weights", "thinking", "gate", "licence", "files")
+    for name, there in here.items():
+        spec = found.models[name]
+        files = "here" if there and spec.has_files else "not here" if spec.has_files else "none needed"
         gate = spec.gate.value if spec.engine != "sentence-transformers" else ""
-        made.add_row(name, ", ".join(roles[name]), spec.engine, spec.licence, gate, str(spec.context), files)
-    out().print(made)
+        card = f"{spec.card} GB" if spec.card else ""
+        thinking = "off" if _thinking_off(spec) else ""
+        made.add_row(name, ", ".join(roles[name]), card, str(spec.context), spec.quantisation, thinking, gate, spec.licence, files)
+    console = out()
+    console.print(made)
+    if noted := {name: found.models[name].note for name in here if found.models[name].note}:
+        console.print()
+        fields(noted)
+    if not all(here.values()):
+        console.print("\nWhat is not here is fetched with: dualtrace models pull NAME")
 
 
 def checks(found: Mapping[str, Sequence[str]]) -> None:
@@ -334,5 +396,5 @@ def health(found: Health) -> None:
     """The findings, and what to do."""
     made = table("", "found", "to do")
     for finding in found.findings:
-        made.add_row(finding.what, finding.value, finding.remedy)
+        made.add_row(finding.what, finding.value, finding.remedy or finding.advice)
     out().print(made)

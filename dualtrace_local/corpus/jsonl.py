@@ -1,6 +1,7 @@
 """Plain sessions: ``{"id", "date", "turns": [{"role", "content"}]}``, one a line or as elements of an array.
 
-``messages`` or ``session`` may stand for ``turns``, ``session_id`` for ``id``. Id and date may be missing.
+``messages``, ``session``, ``conversations`` (ShareGPT) or ``conversation`` may stand for ``turns``, ``session_id`` for ``id``. Id and date
+may be missing.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from datetime import datetime
 
 from dualtrace_local.records import Entry, Scope, Session, digest_of
 
-from .text import BadRecordError, Place, Record, date_field, epoch_field, id_text, turns_of
+from .text import BadRecordError, Place, Record, date_field, epoch_field, given_key, id_text, turns_of
 
-_TURNS = ("turns", "messages", "session")
+SHAREGPT = "conversations"
+"""The key of the turns in ShareGPT files."""
+
+_TURNS = ("turns", "messages", "session", SHAREGPT, "conversation")
 _IDS = ("id", "session_id")
 
 
 def session_entry(record: Record, place: Place, scope: Scope) -> Entry:
     """The record as an entry with one session. Raises BadRecordError naming the field."""
-    name = next((n for n in _TURNS if n in record), None)
-    if name is None:
+    name = given_key(record, _TURNS)
+    if not name:
         msg = "turns is missing (messages is read too); for a benchmark row, haystack_sessions"
         raise BadRecordError(msg)
     turns = turns_of(record[name], name, place)
-    given = next((n for n in _IDS if record.get(n) is not None), None)
-    external = id_text(record[given], given).removeprefix("answer_") if given else ""
+    given = given_key(record, _IDS)
+    external = id_text(record[given], given).removeprefix("answer_") if record.get(given) is not None else ""
     session = Session(
         turns=turns,
         date=_date(record.get("date")),

@@ -1,4 +1,6 @@
-"""Bytes to raw records: the elements of a JSON array or the lines of a JSONL file, without reading the file into memory.
+"""Bytes to raw records: the elements of a JSON array, the lines of a JSONL file or one object, without reading the file into memory.
+
+Which of them, and whether it is packed with gzip, is told by the content; the name means nothing.
 
 The array is cut into its elements by following quotes and brackets, so that a broken element costs itself alone, a torn end
 costs the last one, and lone surrogates and bad bytes are met one record at a time (event parsers stop at the first of them).
@@ -8,15 +10,19 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, Literal, NoReturn
 
 from dualtrace_local.errors import DataError
 
+from .foreign import GZIP, foreign
+from .packed import Unpacked
 from .text import BadRecordError, Place, without_lone_surrogates
 
 CHUNK = 1 << 18
@@ -27,6 +33,9 @@ MOST = 64 << 20
 
 _SPACE = b" \t\r\n"
 _PROBE = 1 << 16
+_HEAD = 512
+
+Layout = Literal["array", "lines", "object"]
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _INSIDE = re.compile(rb'["{}\[\]]')
 _BETWEEN = re.compile(rb'["{}\[\],]')
@@ -43,30 +52,54 @@ class Raw:
 
 def raw_records(path: Path) -> Iterator[Raw]:
     """The raw records of ``path``. Raises DataError at the call when the file as a whole cannot be read."""
+    return _opened(path, _layout(path))
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the file is packed with gzip. Raises DataError when it cannot be read."""
     try:
         with path.open("rb") as file:
-            probe = file.read(_PROBE).removeprefix(codecs.BOM_UTF8)
+            return file.read(len(GZIP)) == GZIP
+    except OSError as problem:
+        _unreadable(path, problem)
+
+
+@contextmanager
+def content(path: Path) -> Iterator[tuple[io.BufferedReader[Any], Unpacked | None]]:
+    """The content of the file as a stream, unpacked where it is packed; then the second is what tells of faults in it."""
+    unpacked = Unpacked(path) if is_packed(path) else None
+    with io.BufferedReader(unpacked, CHUNK) if unpacked else path.open("rb") as file:
+        yield file, unpacked
+
+
+def _layout(path: Path) -> Layout:
+    try:
+        with content(path) as (file, unpacked):
+            head = probe = file.read(_PROBE).removeprefix(codecs.BOM_UTF8)
             while probe and not probe.strip(_SPACE):
                 probe = file.read(_PROBE)
     except OSError as problem:
         _unreadable(path, problem)
     probe = probe.lstrip(_SPACE)
+    if not probe and unpacked and unpacked.fault:
+        msg = f"{path.name}: {unpacked.fault}."
+        raise DataError(msg)
     if not probe:
-        msg = f"{path.name} is empty; give a JSON array or JSONL of LongMemEval rows or of sessions."
+        msg = f"{path.name} is empty; give a JSON array or JSONL of LongMemEval rows, LoCoMo conversations or sessions."
+        raise DataError(msg)
+    if what := foreign(head[:_HEAD]):
+        msg = f"{path.name} {what}."
         raise DataError(msg)
     if probe.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in probe[:4]:
         msg = f"{path.name} is UTF-16 or binary; save it as UTF-8 JSON or JSONL."
         raise DataError(msg)
     if probe.startswith(b"["):
-        return _opened(path, array=True)
+        return "array"
     lines = [line for line in probe.split(b"\n") if line.strip(_SPACE)]
     if not any(line.lstrip(_SPACE).startswith(b"{") for line in lines):
         msg = f"{path.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); see the README for both."
         raise DataError(msg)
-    if len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0]):
-        msg = f"{path.name} is one JSON object over several lines; put it into an array '[...]', or write each record on one line."
-        raise DataError(msg)
-    return _opened(path, array=False)
+    return "object" if len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0]) else "lines"
 
 
 def file_digest(path: Path) -> str:
@@ -96,17 +129,28 @@ def decoded(raw: Raw, place: Place) -> object:
     raise BadRecordError(msg)
 
 
-def _opened(path: Path, *, array: bool) -> Iterator[Raw]:
+def _opened(path: Path, layout: Layout) -> Iterator[Raw]:
     try:
-        with path.open("rb") as file:
-            if file.read(3) != codecs.BOM_UTF8:
-                file.seek(0)
-            yield from _elements(file) if array else _lines(file)
+        with content(path) as (file, unpacked):
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
+            last = Raw(0, b"")
+            for raw in {"array": _elements, "lines": _lines, "object": _object}[layout](file):
+                if last.record:
+                    yield last
+                last = raw
+            if unpacked and unpacked.fault:
+                torn = bool(last.fault) or not _is_json(last.data)
+                if not torn:
+                    yield last
+                last = Raw(last.record if last.record and torn else last.record + 1, b"", unpacked.fault)
+            if last.record:
+                yield last
     except OSError as problem:
         _unreadable(path, problem)
 
 
-def _lines(file: BinaryIO) -> Iterator[Raw]:
+def _lines(file: io.BufferedReader[Any]) -> Iterator[Raw]:
     record = 0
     while line := file.readline(MOST + 1):
         record += 1
@@ -116,6 +160,16 @@ def _lines(file: BinaryIO) -> Iterator[Raw]:
             yield _too_long(record)
         elif line.strip(_SPACE):
             yield Raw(record, line.strip(_SPACE))
+        else:
+            # A gigabyte of blank lines is gone through at the speed of the disk.
+            while (ahead := file.peek(CHUNK)) and not ahead.strip(_SPACE) and b"\n" in ahead:
+                record += file.read(ahead.rfind(b"\n") + 1).count(b"\n")
+
+
+def _object(file: io.BufferedReader[Any]) -> Iterator[Raw]:
+    """The whole file as one record."""
+    data = file.read(MOST + 1)
+    yield _too_long(1) if len(data) > MOST else Raw(1, data.strip(_SPACE))
 
 
 class _Cutter:
@@ -158,7 +212,7 @@ class _Cutter:
                 yield element, byte == b"]"
 
 
-def _elements(file: BinaryIO) -> Iterator[Raw]:
+def _elements(file: io.BufferedReader[Any]) -> Iterator[Raw]:
     cutter = _Cutter()
     record = 0
     head = file.read(CHUNK).lstrip(_SPACE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,6 +34,13 @@ _MILLISECONDS_FROM = 1e11
 """An epoch number from here on is milliseconds: as seconds it would be after the year 5000."""
 _NOON = 12
 _SHOWN = 40
+_SPEAKERS = ("role", "from")
+_CONTENTS = ("content", "value")
+_SIDES = ("system", "human", "user", "gpt", "chatgpt", "assistant")
+"""Keys of a turn that holds one or more sides of a round, in the order in which they are spoken."""
+
+ROLES = {"human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "system": "system"}
+"""What speakers are called in chat exports, in any case of letters. Others stay as they are called; none is guessed from its place."""
 
 
 @dataclass
@@ -149,24 +157,40 @@ def id_text(value: object, name: str) -> str:
 
 
 def turns_of(value: object, name: str, place: Place) -> tuple[Turn, ...]:
-    """A list of ``{"role", "content"}`` as turns. Order and roles are kept; content null is blank, parts of text are joined."""
+    """A list of turns, each ``{"role", "content"}``, ``{"from", "value"}`` (ShareGPT) or both sides as ``{"user", "assistant"}``.
+
+    Order is kept. Of several keys for one thing the first that is not null counts; content null is blank, parts of text are joined.
+    """
     if not isinstance(value, list):
         raise BadRecordError.kind(name, value, "a list")
-    return tuple(_turn(turn, f"{name}[{n}]", place) for n, turn in enumerate(value))
+    return tuple(turn for n, given in enumerate(value) for turn in _turns(given, f"{name}[{n}]", place))
 
 
-def _turn(value: object, name: str, place: Place) -> Turn:
+def _turns(value: object, name: str, place: Place) -> Iterator[Turn]:
     if not isinstance(value, dict):
         raise BadRecordError.kind(name, value, "an object")
-    if missing := [key for key in ("role", "content") if key not in value]:
-        msg = f"{name}.{missing[0]} is missing"
+    speaker, content = given_key(value, _SPEAKERS), given_key(value, _CONTENTS)
+    if not speaker and not content and (sides := [side for side in _SIDES if side in value]):
+        for side in sides:
+            yield Turn(ROLES[side], _content(value[side], f"{name}.{side}", place))
+        return
+    if not speaker or not content:
+        msg = f"{name}.{'content' if speaker else 'role'} is missing"
         raise BadRecordError(msg)
-    content = value["content"]
+    role = text_field(value[speaker], f"{name}.{speaker}")
+    yield Turn(ROLES.get(role.lower(), role), _content(value[content], f"{name}.{content}", place))
+
+
+def given_key(record: Record, names: Sequence[str]) -> str:
+    """Which of ``names`` the record has: the first that is not null, else the first, else none (empty)."""
+    found = [name for name in names if name in record]
+    return next((name for name in found if record[name] is not None), found[0] if found else "")
+
+
+def _content(content: object, name: str, place: Place) -> str:
     if content is None:
-        content = ""
-    elif isinstance(content, list):
-        content = _joined(content, f"{name}.content", place)
-    return Turn(text_field(value["role"], f"{name}.role"), text_field(content, f"{name}.content"))
+        return ""
+    return text_field(_joined(content, name, place) if isinstance(content, list) else content, name)
 
 
 def _joined(parts: list[object], name: str, place: Place) -> str:

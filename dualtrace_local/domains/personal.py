@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from dualtrace_local.config import Budgets, GateWay, TeachSettings
 from dualtrace_local.dates import find_events
-from dualtrace_local.grounding import REMEMBER, Ground, numbers, stems
+from dualtrace_local.grounding import REMEMBER, Ground, Said, hedged, numbers, statement_of, stems
 from dualtrace_local.records import Component, EventDate, Evidence, Request, Round, Session, Tier, Turn, digest_of
 
 from . import prompts
@@ -115,9 +115,11 @@ class GroupedFacts(_Output):
 
 
 @cache
-def facts_type(at_most: int) -> type[BaseModel]:
+def facts_type(at_most: int, at_least: int = 0) -> type[BaseModel]:
     """A plain list of statements, the one shape that small models fill well."""
-    return create_model(f"Facts{at_most}", __base__=_Output, facts=(list[Sentence], Field(max_length=at_most)))
+    return create_model(
+        f"Facts{at_least}to{at_most}", __base__=_Output, facts=(list[Sentence], Field(min_length=at_least, max_length=at_most))
+    )
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Personal:
     """Requests and rules of the personal domain.
 
     ``count`` gives the tokens of a text for the encode model, ``secret`` is the store's, ``gate`` and ``budgets`` are the model's.
+    ``ordered``: the owner gave the session to be remembered, whatever is in it.
     """
 
     secret: bytes
@@ -142,6 +145,7 @@ class Personal:
     gate: GateWay = GateWay.FACTS_FIRST
     budgets: Budgets = Budgets()
     settings: TeachSettings = TeachSettings()
+    ordered: bool = False
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -192,6 +196,19 @@ class Personal:
         at_most = min(10, max(5, self.count(excerpt) // 50))
         return self._request("facts", session, excerpt, prompts.template("facts"), facts_type(at_most), 100 * at_most + 40)
 
+    def details(self, missed: Sequence[Said]) -> Request:
+        """Ask for exactly one statement for each of these sentences of the user's (free to stop, small models do so after the first)."""
+        task = prompts.fill("details", lines=self._fenced([statement_of(said.text) for said in missed]))
+        n = len(missed)
+        return Request("details", prompts.template("system"), task, facts_type(n, n), 100 * n + 40, seed=self.settings.seed)
+
+    @staticmethod
+    def quotation(said: Said) -> Component:
+        """A sentence of the user's as a component, in their own words."""
+        words = statement_of(said.text)
+        verb = "asked" if words.endswith("?") else "said"
+        return Component(f'The user {verb}: "{words}"', said.text, said.turn, hedged=hedged(said.text))
+
     def scores(self, session: Session, excerpt: str) -> Request:
         """Ask for the gate's three scores (``scored`` models)."""
         return self._request("gate", session, excerpt, prompts.template("gate"), Gate, 220)
@@ -213,8 +230,11 @@ class Personal:
     def asked_to_remember(self, ground: Ground) -> tuple[Component, ...]:
         """The user's own sentences that ask to be remembered, as components, for when the model wrote none of them.
 
-        "Please remember this." alone means the sentence before it.
+        "Please remember this." alone means the sentence before it. Of an ordered session it is all of them but the questions.
         """
+        if self.ordered:
+            mine = [s for s in ground.said if s.role == "user" and stems(s.text)]
+            return tuple(self.quotation(s) for s in mine if not s.text.endswith("?") or REMEMBER.search(s.text))
         found: list[Component] = []
         for before, said in pairwise((None, *ground.said)):
             order = REMEMBER.search(said.text) if said and said.role == "user" else None
@@ -316,7 +336,7 @@ class Personal:
     @property
     def prompt_names(self) -> tuple[str, ...]:
         """The prompt files that writing uses, for the fingerprint."""
-        always = ("system", "session", "facts")
+        always = ("system", "session", "facts", "details")
         return (
             (*always, "gate", "facts_grouped", "scene_whole", "anchor_system", "anchor")
             if self.gate is GateWay.SCORED

@@ -27,6 +27,9 @@ from dualtrace_local.records import Completion, Done, Failure, Finish, Flow, Req
 POLL = 1.0
 """Longest single wait for the engine, in seconds, so that time limits and Ctrl-C are noticed."""
 
+REPETITION = {"max_pattern_size": 32, "min_pattern_size": 1, "min_count": 12}
+"""A pattern of up to 32 tokens that comes 12 times in a row ends a completion; rows of dots in prose stay below that."""
+
 
 class PromptTooLongError(DualtraceError):
     """Thrown into a flow before anything is sent. ``tokens`` counts prompt and longest completion, ``limit`` is what fits."""
@@ -63,10 +66,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Reply:
-    """A finished request, by the ticket it was submitted with."""
+    """A finished request, by the ticket it was submitted with: its completion, or an error that is thrown into its flow."""
 
     ticket: int
-    completion: Completion
+    outcome: Completion | DualtraceError
 
 
 def ask(request: Request) -> Flow[Any]:
@@ -115,6 +118,7 @@ class _Slot:
     kind: str = ""
     ticket: int = -1
     sent: float = 0.0
+    repeated: bool = False
     usage: dict[str, Usage] = field(default_factory=dict)
 
     def start(self) -> Request:
@@ -126,6 +130,9 @@ class _Slot:
         self.usage[self.kind] = self.usage.get(self.kind, Usage()) + spent
         assert self.flow is not None  # noqa: S101 - a slot with an open request has a flow
         return self.flow.send(completion)
+
+    def go_on(self, outcome: Completion | DualtraceError) -> Request:
+        return self.throw(outcome) if isinstance(outcome, DualtraceError) else self.send(outcome)
 
     def throw(self, problem: DualtraceError) -> Request:
         assert self.flow is not None  # noqa: S101 - as above
@@ -145,12 +152,21 @@ def reason_of(problem: Exception) -> str:
     return f"{type(problem).__name__}{place}"
 
 
+def silent(line: str) -> None:
+    """Says nothing."""
+
+
 class Engine(ABC):
-    """What answers requests. ``name`` is the engine's kind, ``model`` the model's name, ``limit`` the tokens of prompt and completion."""
+    """What answers requests. ``name`` is the engine's kind, ``model`` the model's name, ``limit`` the tokens of prompt and completion.
+
+    ``say`` is told in one line what a person should know; ``remote_hosts`` are other machines that prompts are sent to.
+    """
 
     name: str
     model: str
     limit: int
+    say: Callable[[str], None] = staticmethod(silent)
+    remote_hosts: tuple[str, ...] = ()
 
     @abstractmethod
     def submit(self, ticket: int, request: Request, priority: int) -> None:
@@ -195,9 +211,11 @@ class Engine(ABC):
         """Run every job and yield one result each, as they finish; the key is the job's.
 
         At most ``window`` jobs are taken from ``jobs`` and unfinished at any time; the order in which they start is their
-        priority. A flow that raises, or gets no completion for ``time_limit`` seconds, becomes a Failure and the others go on.
-        A dead engine is restarted once and the unfinished flows start anew; the second death raises EngineError. Closing the
-        iterator, or Ctrl-C, cancels what is open and closes the flows.
+        priority. A flow that raises becomes a Failure and the others go on. One that gets no completion for ``time_limit``
+        seconds is begun anew, and the first time in a run the window is halved, since a machine with too much to do at once is slow
+        in all of it; over its time again, it becomes a Failure. A dead engine is restarted once, with half the window, and the
+        unfinished flows start anew; the second death raises EngineError. Closing the iterator, or Ctrl-C, cancels what is open and
+        closes the flows.
         """
         run = _Run(self, iter(jobs), window, time_limit)
         try:
@@ -233,6 +251,7 @@ class _Run:
         self.priorities = itertools.count()
         self.clock = 0.0
         self.died = False
+        self.slow = False
 
     def results(self) -> Iterator[Done | Failure]:
         """Work until the jobs are used up."""
@@ -286,14 +305,30 @@ class _Run:
         self.clock += time.monotonic() - before
         waiting = {slot.ticket: slot for slot in self.active.values()}
         steps: list[tuple[_Slot, Callable[[], Request]]] = [
-            (slot, partial(slot.send, reply.completion)) for reply in replies if (slot := waiting.pop(reply.ticket, None))
+            (slot, partial(slot.go_on, reply.outcome)) for reply in replies if (slot := waiting.pop(reply.ticket, None))
         ]
         for slot in waiting.values():
             if self.clock - slot.sent >= self.time_limit:
                 self.engine.cancel(slot.ticket)
-                problem = TimeLimitError(f"{slot.kind}: no completion within {self.time_limit:g} s; raise the limit or lower the window")
-                steps.append((slot, partial(slot.throw, problem)))
+                steps.append((slot, self.overdue(slot)))
         return steps
+
+    def overdue(self, slot: _Slot) -> Callable[[], Request]:
+        """How a flow over its time goes on: from its beginning, and the second time with a TimeLimitError."""
+        reason = f"{slot.kind}: no completion within {self.time_limit:g} s"
+        if slot.repeated:
+            return partial(slot.throw, TimeLimitError(f"{reason}; raise the limit or lower the window"))
+        slot.repeated = True
+        slot.close()
+        if not self.slow:
+            self.slow = True
+            self.engine.say(f"{reason}, tried once more{self.halve()}")
+        return slot.start
+
+    def halve(self) -> str:
+        """Halve the window, if there is anything to halve; returns that as the end of a sentence."""
+        before, self.window = self.window, max(1, self.window // 2)
+        return f"; from here on {self.window} items at a time instead of {before}" if self.window < before else ""
 
     def recover(self, death: EngineDiedError) -> None:
         """Restart the engine, and every unfinished flow from its beginning. Raises EngineError at the second death."""
@@ -301,6 +336,7 @@ class _Run:
             msg = f"the engine died twice ({reason_of(death)}); finished work is kept, start the same command again to go on"
             raise EngineError(msg) from death
         self.died = True
+        self.engine.say(f"{reason_of(death)}; starting again{self.halve()}")
         self.engine.restart()
         for slot in self.active.values():
             slot.close()

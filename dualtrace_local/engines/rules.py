@@ -24,7 +24,9 @@ _LONGEST = 160
 def reply(request: Request) -> str:
     """The JSON text of a reply that fits ``request.output``. Raises KeyError for a kind of request that has no rule."""
     data = [match.group(2) for match in _DATA.finditer(request.user)]
-    rule = {"facts": _facts, "gate": _gate, "anchor": _anchor, "scene": _scene, "read": _read, "judge": _judge}[request.kind]
+    rule = {"facts": _facts, "details": _details, "gate": _gate, "anchor": _anchor, "scene": _scene, "read": _read, "judge": _judge}[
+        request.kind
+    ]
     return json.dumps(rule(request, data[-1] if request.kind == "scene" else data[0]), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -32,8 +34,11 @@ def _statements(text: str, most: int) -> list[str]:
     spoken = re.split(r"(?m)^(?=\w+: )", text)
     mine = [line.removeprefix("user: ") for line in spoken if line.startswith("user: ")]
     pieces = [piece.strip() for line in mine for piece in re.split(r"(?<=[.!?])\s+|\n+", line)]
-    kept = [p for p in pieces if _FIRST_PERSON.search(p) and not _ASKING.search(p)]
-    made = [_third_person(_end_of(p)) for p in kept]
+    return _rewritten([p for p in pieces if _FIRST_PERSON.search(p) and not _ASKING.search(p)], most)
+
+
+def _rewritten(pieces: list[str], most: int) -> list[str]:
+    made = [_third_person(_end_of(p)) for p in pieces]
     return [m for m in dict.fromkeys(made) if re.fullmatch(r'The user([^"\\.!?\n]|\.[0-9a-z]){8,170}\.', m)][:most]
 
 
@@ -70,6 +75,11 @@ def _facts(request: Request, data: str) -> dict[str, Any]:
     return {"facts": _statements(data, limit)}
 
 
+def _details(_request: Request, data: str) -> dict[str, Any]:
+    lines = [line.removeprefix("- ") for line in data.split("\n")]
+    return {"facts": _rewritten(lines, len(lines))}
+
+
 def _gate(_request: Request, data: str) -> dict[str, Any]:
     facts = _statements(data, 6)
     specific = 2 if any(numbers(f) or names(f) for f in facts) else 1
@@ -103,9 +113,11 @@ def _read(request: Request, data: str) -> dict[str, Any]:
     items = [json.loads(line) for line in data.split("\n")]
     found = re.search(r"(?m)^Question from the same person: (.*)$", request.user)
     asked = stems(found.group(1) if found else "")
-    best = max(items, key=lambda i: (len(asked & stems(i["fact"])), i["said"]))
-    sentences = re.split(r"(?<=\.)\s+", best["fact"])
-    answer = max(sentences, key=lambda s: len(asked & stems(s)))
+    side = "assistant" if found and re.search(r"\byou\b", found.group(1), re.IGNORECASE) else "user"
+    told = {i["id"]: next(i[k] for k in ("fact", side, "assistant", "user") if k in i) for i in items}
+    best = max(items, key=lambda i: (len(asked & stems(told[i["id"]])), i["said"]))
+    sentences = re.split(r"(?<=\.)\s+|\n+", told[best["id"]])
+    answer = max(sentences, key=lambda s: len(asked & stems(s))).lstrip(" ,.;:!?()-") or "nothing"
     answer = re.sub(r'["\\\n]', "'", answer.replace("The user's", "your").replace("The user", "you"))[:219].rstrip(".") + "."
     return {"notes": "The line that shares the most words with the question.", "used": [best["id"]], "answer": answer}
 

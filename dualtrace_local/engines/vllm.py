@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
-import os
+import re
 import sys
 import time
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +19,21 @@ from dualtrace_local.errors import EngineError
 from dualtrace_local.records import Completion, Finish, Request
 
 from .chat import render
-from .driver import Engine, EngineDiedError, Reply, reason_of
+from .driver import REPETITION, Engine, EngineDiedError, Reply, reason_of, silent
+from .quiet import quiet
 
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
 """The only back end of vLLM 0.32/0.33 that enforces all that our types use, and without white space a model can loop in."""
-
-REPETITION = {"max_pattern_size": 32, "min_pattern_size": 1, "min_count": 12}
-"""A pattern of up to 32 tokens that comes 12 times in a row ends a completion; rows of dots in prose stay below that."""
 
 CPU_BLOCK = 32
 """Tokens of one cache block on a CPU. Only whole blocks are reused, and vLLM's own 128 there loses most of a short prefix."""
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """While vLLM starts: what anything prints, C libraries and child processes too, goes to stderr, and warnings nowhere.
+CAREFUL = {"gpu_memory_utilization": 0.6, "max_num_seqs": 16}
+"""What a second start on a GPU asks for when the first found no room: another program may hold a part of the card."""
 
-    stdout is for our own output alone, and a library's start-up notices are not about anything a user did.
-    """
-    sys.stdout.flush()
-    kept, disabled = os.dup(1), logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        logging.disable(disabled)
-
+_NO_ROOM = re.compile(r"out of memory|free memory|engine core initialization failed", re.IGNORECASE)
+"""vLLM's engine runs in a process of its own on a GPU, and of its reasons only the last of these reaches us."""
 
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "repetition": Finish.REPETITION}
 
@@ -84,8 +66,9 @@ class VllmEngine(Engine):
 
     name = "vllm"
 
-    def __init__(self, model: str, spec: ModelSpec, folder: Path, seed: int = 0) -> None:
+    def __init__(self, model: str, spec: ModelSpec, folder: Path, seed: int = 0, say: Callable[[str], None] = silent) -> None:
         self.model = model
+        self.say = say
         self.limit = spec.context
         self._spec = spec
         self._folder = folder
@@ -96,8 +79,18 @@ class VllmEngine(Engine):
         self._start()
 
     def _start(self) -> None:
-        with _quiet():
+        with quiet():
             gpu = _gpu()
+        try:
+            self._load(gpu, {})
+        except EngineError as problem:
+            if not gpu or not _NO_ROOM.search(str(problem)) or self._spec.engine_options.keys() >= CAREFUL.keys():
+                raise
+            self.say(f"{problem}; tried once more with {', '.join(f'{k} {v}' for k, v in CAREFUL.items())}")
+            self._load(gpu, CAREFUL)
+
+    def _load(self, gpu: bool, careful: dict[str, Any]) -> None:
+        with quiet():
             config.prepare_environment(cpu=not gpu)
             try:
                 from vllm import LLM
@@ -120,7 +113,7 @@ class VllmEngine(Engine):
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
                 with llvmlite_hidden():
-                    self._llm = LLM(**{**options, **self._spec.engine_options})
+                    self._llm = LLM(**{**options, **careful, **self._spec.engine_options})
             except (VLLMValidationError, RuntimeError, ValueError, TypeError, AttributeError, OSError, MemoryError) as problem:
                 msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
                 raise EngineError(msg) from problem

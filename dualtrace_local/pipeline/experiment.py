@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import datetime
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +20,13 @@ from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Rejected, Scope, Session, Usage, digest_of, plain
 from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
-from dualtrace_local.report.records import OVERALL
+from dualtrace_local.report.records import APART, OVERALL
 from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
 from .folder import KeyedGold, Meter, RunFolder, tally
 from .parts import Parts, versions
+from .rounds import embed_rounds
 from .teach import Teaching, fingerprint_parts, readable
 
 Protocol = Literal["official", "pooled"]
@@ -72,6 +74,7 @@ def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
         folder.guard("recall", reading)
         folder.save(protocol=plan.protocol, hide_later=plan.hide_later)
         _save_models(folder, parts, Role.READ)
+        embed_rounds(out / "store", parts, Scope(), chosen.values())
         with Store.open(out / "store", parts.embedder, say=parts.listener.say) as store:
             questions = folder.questions()
             for name, condition in chosen.items():
@@ -180,15 +183,16 @@ def _recall(
     reader = Reader(store.secret, parts.count(Role.READ), parts.seed)
     names = {row.key: row.external_id or row.key for row in store.sessions()}
     everything = frozenset(key for q in questions for key in q.haystack)
-    shared = View(store, Scope(), condition, everything, name=name)
     budget = parts.spec(Role.READ).budgets.context
+
+    @lru_cache(maxsize=1)  # questions about the same sessions follow each other
+    def seen_by(visible: frozenset[str], hide_after: datetime | None) -> View:
+        return View(store, Scope(), condition, visible, hide_after, name)
 
     def jobs() -> Iterator[Job]:
         for question in pending:
-            view = shared
-            if plan.protocol == "official" or plan.hide_later:
-                visible = frozenset(question.haystack) if plan.protocol == "official" else everything
-                view = View(store, Scope(), condition, visible, question.date if plan.hide_later else None, name)
+            visible = frozenset(question.haystack) if plan.protocol == "official" else everything
+            view = seen_by(visible, question.date if plan.hide_later else None)
             delivered = search(view, question, parts.embedder, budget, parts.count(Role.READ))
             yield Job(question.id, partial(recall, question, delivered, reader))
 
@@ -325,7 +329,7 @@ def _report(folder: RunFolder) -> Result:
     )
     report = build(data)
     write(report, folder.path / "report")
-    overall = [row for row in report.rows if row.kind == OVERALL]
+    overall = [row for row in report.rows if row.kind in (OVERALL, *APART)]
     failed = totals.failed + sum(row.failed + row.missing for row in overall)
     return Result(report, totals, failed, sum(row.unscored for row in overall))
 

@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from dualtrace_local.corpus import file_name
 from dualtrace_local.errors import RunError
 from dualtrace_local.records import Answer, Gold, Question, Source, State, Usage, Verdict, plain
 from dualtrace_local.store.durable import LOCK_FILE, WriterLock
@@ -127,11 +127,11 @@ class RunFolder:
 
     def answer_lines(self, condition: str) -> JsonLines:
         """The answers of a condition, whose name comes from a file and is no path."""
-        return self.lines(f"answers/{quote(condition, safe='')}.jsonl")
+        return self.lines(f"answers/{file_name(condition, dots=False)}.jsonl")
 
     def verdict_lines(self, condition: str, judge: str) -> JsonLines:
         """The verdicts of a judge on a condition's answers."""
-        return self.lines(f"verdicts/{quote(condition, safe='')}.{quote(judge, safe='')}.jsonl")
+        return self.lines(f"verdicts/{file_name(condition, dots=False)}.{file_name(judge)}.jsonl")
 
     def write_questions(self, questions: Iterable[Question], golds: Iterable[KeyedGold]) -> None:
         """Write what is asked and, apart from it, what is right."""
@@ -160,7 +160,7 @@ class RunFolder:
         for answer in self.answers(condition):
             first.setdefault(answer.question_id, answer.text)
         rows = ({"question_id": q, "hypothesis": text} for q, text in first.items())
-        self.lines(f"answers/{quote(condition, safe='')}.hypotheses.jsonl").replace(rows)
+        self.lines(f"answers/{file_name(condition, dots=False)}.hypotheses.jsonl").replace(rows)
 
     def verdicts(self, condition: str, judge: str) -> tuple[Verdict, ...]:
         """The verdicts of a condition by one judge; the last of each question, so that a missing one can be given later."""

@@ -1,4 +1,4 @@
-"""``Memory``: the store and its models behind four verbs, for Python programs and the daily commands."""
+"""``Memory``: the store and its models behind a few verbs, for Python programs and the daily commands."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
 from .parts import Listener, Parts
+from .remember import Remembered, remember
+from .rounds import embed_rounds
 from .teach import Teaching, readable
 
 DEFAULT_CONDITION = "c6"
@@ -60,12 +62,23 @@ class Memory:
             teaching = Teaching(store, self.parts, settings or TeachSettings(seed=self.parts.seed), scope=self.scope)
             return teaching.run(files)
 
+    def remember(self, text: str, *, as_of: datetime | None = None) -> Remembered:
+        """Keep one statement of the owner's, as a session of this one turn on ``as_of`` (now by default): fact, scene and verbatim round.
+
+        It is masked, and its sentences are grounded in the owner's words, as when taught; the gate does not decide, since the owner
+        did. Makes a store that does not exist. Raises DataError when nothing in it can be remembered.
+        """
+        now = datetime.now().replace(second=0, microsecond=0)  # noqa: DTZ005 - local wall time, as sessions have it
+        return remember(text, as_of or now, self.path, self.parts, self.scope)
+
     def search(
         self, query: str, *, as_of: datetime | None = None, condition: str = DEFAULT_CONDITION, budget: int | None = None
     ) -> Delivered:
         """What would be delivered for ``query``: the state and the items. No language model is asked."""
+        rules = read_conditions().get(condition)
+        embed_rounds(self.path, self.parts, self.scope, [rules])
         with self._store() as store:
-            return self._search(store, self._question(query, as_of), condition, read_conditions().get(condition), budget)
+            return self._search(store, self._question(query, as_of), condition, rules, budget)
 
     def ask(
         self,
@@ -80,8 +93,10 @@ class Memory:
         In state C no model is started. Raises EngineError when the reading model gave no whole answer.
         """
         asked = self._question(question, as_of)
+        rules = rules or read_conditions().get(condition)
+        embed_rounds(self.path, self.parts, self.scope, [rules])
         with self._store() as store:
-            delivered = self._search(store, asked, condition, rules or read_conditions().get(condition), None)
+            delivered = self._search(store, asked, condition, rules, None)
             names = {row.key: row.external_id or row.key for row in store.sessions(self.scope)}
             secret = store.secret
         if delivered.state is State.C:

@@ -5,7 +5,6 @@ Roles that name the same model share an engine; when another model is asked for,
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -14,11 +13,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from dualtrace_local.config import Models, ModelSpec, Role, prepare_environment
 from dualtrace_local.errors import ConfigError
-from dualtrace_local.weights import ready
+from dualtrace_local.weights import files_digest, ready
 
 if TYPE_CHECKING:
     from dualtrace_local.embed import Embedder
@@ -51,6 +50,7 @@ class Parts:
         self._engine: Engine | None = None
         self._embedder: Embedder | None = None
         self._counters: dict[str, Callable[[str], int]] = {}
+        self._served: dict[str, dict[str, str]] = {}
         for role in Role:
             if (self.spec(role).engine == "sentence-transformers") is not (role is Role.EMBED):
                 can = "make vectors" if role is Role.EMBED else "generate text"
@@ -67,14 +67,23 @@ class Parts:
 
     def folder(self, role: Role) -> Path | None:
         """Its verified files, None for an engine without any. Raises WeightsError naming ``dualtrace models pull``."""
-        return None if self.spec(role).engine == "scripted" else ready(self.name(role), self.spec(role))
+        return ready(self.name(role), self.spec(role)) if self.spec(role).has_files else None
 
     def identity(self, role: Role) -> dict[str, str]:
-        """Name, digest of the weights and template settings, for fingerprints. Without a pinned digest a folder is known by its files."""
-        folder = None if self.spec(role).sha256 else self.folder(role)
-        digest = self.spec(role).sha256 or (_sizes_digest(folder) if folder else "")
-        template = self.spec(role).chat_template_kwargs
-        return {"name": self.name(role), "digest": digest} | ({"template": json.dumps(template, sort_keys=True)} if template else {})
+        """Name, digest of the weights and template settings, for fingerprints. Without a pinned digest a folder is known by its files.
+
+        A model behind a server is known by what the server tells of it, whatever the address. Raises EngineError when none answers.
+        """
+        spec, name = self.spec(role), self.name(role)
+        template = {"template": json.dumps(spec.chat_template_kwargs, sort_keys=True)} if spec.chat_template_kwargs else {}
+        if spec.engine == "server":
+            if name not in self._served:
+                from dualtrace_local.engines.server import identity
+
+                self._served[name] = identity(spec)
+            return self._served[name] | template
+        folder = None if spec.sha256 else self.folder(role)
+        return {"name": name, "digest": spec.sha256 or (files_digest(folder) if folder else "")} | template
 
     @property
     def embedder(self) -> Embedder:
@@ -88,13 +97,19 @@ class Parts:
 
     def engine(self, role: Role) -> Engine:
         """The engine with ``role``'s model, started if it is not the one that runs."""
-        if self._engine is not None and self._engine.model != self.name(role):
+        name, spec = self.name(role), self.spec(role)
+        if self._engine is not None and self._engine.model != name:
+            closed, before = self._engine.model, _memory_in_use()
             self.close_engine()
+            if self.models.spec(closed).has_files:
+                self.listener.say(f"closed {closed}: {max(0, before - _memory_in_use()) / 1e9:.1f} GB freed")
         if self._engine is None:
             from dualtrace_local.engines import make_engine
 
-            self.listener.say(f"starting {self.name(role)} ({self.spec(role).engine})")
-            self._engine = make_engine(self.name(role), self.spec(role), self.folder(role), self.seed)
+            self.listener.say(f"{'asking' if spec.endpoints else 'starting'} {name} ({spec.engine})")
+            self._engine = make_engine(name, spec, self.folder(role), self.seed, self.listener.say)
+            if hosts := self._engine.remote_hosts:
+                self.listener.say(f"chats are sent to {', '.join(hosts)}, which is not this machine")
         return self._engine
 
     def count(self, role: Role) -> Callable[[str], int]:
@@ -103,7 +118,7 @@ class Parts:
         if name not in self._counters:
             from dualtrace_local.engines import make_counter
 
-            self._counters[name] = make_counter(self.folder(role))
+            self._counters[name] = make_counter(self.spec(role), self.folder(role))
         return self._counters[name]
 
     def close_engine(self) -> None:
@@ -132,6 +147,18 @@ def has_gpu() -> bool:
     return listed.startswith(b"GPU")
 
 
+def _memory_in_use() -> int:
+    """Bytes in use on the GPUs, or, without one, by this process and its children."""
+    if has_gpu():
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=10, check=False).stdout
+        return sum(int(line) for line in listed.split() if line.isdigit()) << 20
+    import psutil
+
+    me = psutil.Process()
+    return sum(process.memory_info().rss for process in (me, *me.children(recursive=True)))
+
+
 def versions() -> dict[str, str]:
     """Installed versions of the libraries that numbers may depend on; recorded, never compared."""
     wanted = (
@@ -142,6 +169,7 @@ def versions() -> dict[str, str]:
         "transformers",
         "outlines",
         "llguidance",
+        "httpx",
         "lancedb",
         "sentence-transformers",
     )
@@ -152,8 +180,3 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _sizes_digest(folder: Path) -> str:
-    listing: list[Any] = sorted((str(p.relative_to(folder)), p.stat().st_size) for p in folder.rglob("*") if p.is_file())
-    return hashlib.sha256(repr(listing).encode()).hexdigest()

@@ -176,6 +176,8 @@ class Teaching:
     def _fresh(self, sources: Sources) -> Iterator[Session]:
         """Masked sessions that the model must read, in order; everything else is counted on the way."""
         for source in sources.paths:
+            shared: tuple[Session, ...] | None = None
+            masked: tuple[Session, ...] = ()
             for entry in read(source, self.scope, sources.limit):
                 if isinstance(entry, Rejected):
                     self._count("read", "failed")
@@ -184,10 +186,12 @@ class Teaching:
                     continue
                 for note in entry.notes:
                     self.listener.say(note)
-                masked = tuple(mask_session(session) for session in entry.sessions)
+                # The questions about one conversation have the same tuple: it is masked, counted and taught once.
+                again, shared = entry.sessions is shared, entry.sessions
+                masked = masked if again else tuple(mask_session(session) for session in entry.sessions)
                 if self.seen is not None:
                     self.seen(entry, masked)
-                for session in masked:
+                for session in () if again else masked:
                     if self._is_new(session):
                         yield session
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Protocol, TypeVar
@@ -15,6 +15,7 @@ from dualtrace_local.stats import accuracy, agree, compare, kappa, macro, spread
 
 from .records import (
     ABSTENTION,
+    APART,
     OVERALL,
     Comparison,
     ConditionSummary,
@@ -71,6 +72,7 @@ class _Condition:
 def build(run: RunData) -> Report:
     """All tables of ``run``. Nothing is dropped in silence: rows that cannot be counted are named in ``problems``."""
     golds = _first(run.golds)
+    counted = {key: gold for key, gold in golds.items() if gold.kind not in APART}
     failed = (f.condition for f in run.failures if f.stage == "recall")
     names = tuple(dict.fromkeys(c for c in (*run.answers, *run.verdicts, *failed) if c))
     conditions = tuple(_condition(run, name, golds) for name in names)
@@ -82,9 +84,9 @@ def build(run: RunData) -> Report:
         conditions=names,
         rows=_rows(golds, conditions, kind_of, tuple(GROUPS), always=(ABSTENTION,)),
         groups=_rows(golds, conditions, group_of, published.kinds, always=published.kinds),
-        summaries=tuple(_summary(golds, c) for c in conditions),
+        summaries=tuple(_summary(counted, c) for c in conditions),
         states=tuple(_state(c, s) for c in conditions for s in State),
-        pairs=tuple(_pair(a, b) for a, b in _pairs(conditions)),
+        pairs=tuple(_pair(a, b, counted) for a, b in _pairs(conditions)),
         retrieval=tuple(_retrieval(name, run.retrieval[name], golds) for name in names if run.retrieval.get(name)),
         tokens=tuple(_tokens(run)),
         teach=run.teach,
@@ -126,7 +128,7 @@ def summary_table(report: Report) -> tuple[Comparison, ...]:
 
 def kind_of(gold: Gold) -> str:
     """The row a question counts in: its kind as the dataset has it, or ``abstention``."""
-    return ABSTENTION if gold.abstention else gold.kind or "(no kind)"
+    return ABSTENTION if gold.abstention and gold.kind not in APART else gold.kind or "(no kind)"
 
 
 def group_of(gold: Gold) -> str:
@@ -198,12 +200,15 @@ def _rows(
     order: tuple[str, ...],
     always: tuple[str, ...],
 ) -> tuple[Row, ...]:
-    """One row for each kind and condition: kinds in ``order``, then unknown ones, abstention, overall."""
+    """One row for each kind and condition: kinds in ``order``, then unknown ones, abstention, overall, and what is not in overall."""
     kinds = {name(g) for g in golds.values()} | set(always)
     rank = {kind: place for place, kind in enumerate(k for k in order if k != ABSTENTION)}
     ordered = sorted(kinds, key=lambda k: (k == ABSTENTION, rank.get(k, len(rank)), k))
     conditions = tuple(conditions)
-    members = {kind: [q for q, g in golds.items() if name(g) == kind] for kind in ordered} | {OVERALL: list(golds)}
+    named = {kind: [q for q, g in golds.items() if name(g) == kind] for kind in ordered}
+    members = {kind: ids for kind, ids in named.items() if kind not in APART}
+    members[OVERALL] = [q for q, g in golds.items() if g.kind not in APART]
+    members |= {kind: ids for kind, ids in named.items() if kind in APART}
     return tuple(_row(c, kind, [c.outcomes[q] for q in ids]) for kind, ids in members.items() for c in conditions)
 
 
@@ -273,14 +278,14 @@ def _pairs(conditions: tuple[_Condition, ...]) -> list[tuple[_Condition, _Condit
     return list(combinations((*front, *middle, *back), 2))
 
 
-def _pair(first: _Condition, second: _Condition) -> Pair:
+def _pair(first: _Condition, second: _Condition, ids: Collection[str]) -> Pair:
     decided = (Outcome.CORRECT, Outcome.WRONG)
-    shared = [q for q in first.outcomes if first.outcomes[q] in decided and second.outcomes[q] in decided]
+    shared = [q for q in ids if first.outcomes[q] in decided and second.outcomes[q] in decided]
     table = agree(
         np.array(_scored(first, shared), dtype=bool),
         np.array(_scored(second, shared), dtype=bool),
     )
-    return Pair(first.name, second.name, len(first.outcomes) - len(shared), compare(table))
+    return Pair(first.name, second.name, len(ids) - len(shared), compare(table))
 
 
 def _retrieval(name: str, delivered: Mapping[str, Share], golds: Mapping[str, Gold]) -> RetrievalRow:

@@ -13,6 +13,8 @@ from dualtrace_local.stats import Agreement, Estimate, Paired, Spread
 
 ABSTENTION = "abstention"
 OVERALL = "overall"
+APART = ("adversarial",)
+"""Kinds that are reported apart and are in no figure about all questions: LoCoMo's category 5."""
 
 # ---------------------------------------------------------------------------------------------------- what goes in
 

@@ -132,6 +132,7 @@ def _accuracy(report: Report) -> Section:
     notes = (
         "n = scored + unscored + failed + missing. Accuracy: correct of scored. No verdict is unscored, never wrong.",
         "Questions without an answer in the sessions are in the row abstention, in no other kind.",
+        "Questions of the kind adversarial (LoCoMo's category 5) are not in overall, in no mean and in no pair.",
         f"Bootstrap: percentile, {RESAMPLES:,} resamples, seed {SEED}; it has no width where all answers agree, Wilson has one.",
     )
     return Section("Accuracy by kind of question", notes, (Table(heads, tuple(_accuracy_cells(r) for r in report.rows)),))
@@ -255,7 +256,7 @@ def _states(report: Report) -> Section:
         ),
     )
     notes = (
-        "State: A fact and scene delivered, B fact only, C nothing. Failed and missing questions have no state.",
+        "State: A fact and scene delivered, B fact only or verbatim rounds, C nothing. Failed and missing questions have no state.",
         "Coverage: questions answered without abstaining, of all questions.",
     )
     return Section("State and correctness", notes, (states, coverage))

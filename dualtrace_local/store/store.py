@@ -43,7 +43,7 @@ from .tables import (
     round_record,
     round_row,
 )
-from .vectors import Hit, Keys, Vectors, taught_keys
+from .vectors import Hit, Keys, Made, Vectors, taught_keys
 
 IN_MEMORY = 20_000
 """Keys up to which a view is ranked in memory; from here on the words are indexed."""
@@ -274,6 +274,12 @@ class Store:
         rows = self._folder.rows("rounds", where=Selection(scope, session_keys).where())
         return [round_record(r) for r in sorted(rows, key=DATED) if r["session_key"] in whole]
 
+    def rounds_by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Round]:
+        """The rounds with these ids."""
+        whole = self.known()
+        rows = self._folder.rows("rounds", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
+        return {r["id"]: round_record(r) for r in rows if r["session_key"] in whole}
+
     def haystack(self, question_id: str) -> tuple[str, ...]:
         """The session keys of one question, in order; empty when none were set."""
         found = self._folder.rows("haystacks", ["session_key", "position"], is_any("question", [hashed("question", question_id)]))
@@ -315,9 +321,22 @@ class Store:
 
     # ---------------------------------------------------------------------------------------------------- for search
 
-    def keys(self, selection: Selection, kind: Kind) -> Keys:
-        """Keys, words and vectors of everything in the selection; what was never embedded under this kind is embedded now."""
-        return self._searched().read(selection, kind, self.known(), keep=self._lock is not None)
+    def keys(self, selection: Selection, kind: Kind, made: Made = lambda _: None) -> Keys:
+        """Keys, words and vectors of everything in the selection; what was never embedded under this kind is embedded now.
+
+        A store that is open for writing keeps it, batch by batch, and ``made`` is told the size of each.
+        """
+        if self._lock is None:
+            return self._searched().read(selection, kind, self.known(), keep=False, made=made)
+        with told(self.path, "writing"):
+            found = self._searched().read(selection, kind, self.known(), keep=True, made=made)
+            settle(self.path, self._settled)
+            self._tidy()
+        return found
+
+    def lacking(self, selection: Selection, kind: Kind) -> int:
+        """Number of keys in the selection that were never embedded under this kind: 0 for kinds that are made when taught."""
+        return self._searched().lacking(selection, kind)
 
     def size(self, selection: Selection, kind: Kind) -> int:
         """Number of keys in the selection, cheaply (rows of an unfinished commit may be counted too)."""

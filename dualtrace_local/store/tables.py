@@ -309,7 +309,7 @@ class Key:
 
 
 def key_row(key: Key, text: str, digest: str, words: Iterable[str], vector: NDArray[np.float32]) -> dict[str, Any]:
-    """The row of ``vectors``; ``text`` is what the embedder read of the key's text, ``digest`` its hash."""
+    """The row of ``vectors``; ``text`` is what the embedder read of the key's text, ``digest`` its hash, ``words`` are of all of it."""
     return {
         "id": key.id,
         "owner_id": key.owner_id,

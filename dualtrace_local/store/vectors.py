@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,12 @@ from .tables import ALWAYS, Key, Selection, is_any, key_row, memory_record, roun
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+AT_ONCE = 256
+"""Keys made on demand that are embedded, and by a writer written, in one go: what an interruption costs."""
+
+Made = Callable[[int], None]
+"""Is told how many keys were made since it was told before."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +68,17 @@ class Vectors:
         self.embedder = embedder
 
     def rows(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
-        """Rows for ``keys``. A text already embedded, here or in the table, is not embedded again."""
+        """Rows for ``keys``. A text already embedded, here or in the table, is not embedded again.
+
+        The vector is of what the model reads of a text, the words are of the whole.
+        """
         texts = [self.embedder.cut(key.text) for key in keys]
         digests = [digest_of("text", text) for text in texts]
         known = self._known(set(digests))
         fresh = {d: t for d, t in zip(digests, texts, strict=True) if d not in known}
         known.update(zip(fresh, self.embedder.encode(list(fresh.values())), strict=True))
         made = zip(keys, texts, digests, strict=True)
-        return [key_row(key, text, digest, terms(text), known[digest]) for key, text, digest in made]
+        return [key_row(key, text, digest, terms(key.text), known[digest]) for key, text, digest in made]
 
     def _known(self, digests: set[str]) -> dict[str, Any]:
         if not digests:
@@ -86,34 +95,35 @@ class Vectors:
         memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without))]
         return [key for key in taught_keys(memories) if (key.owner_id, key.kind) not in have]
 
-    def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool) -> Keys:
+    def lacking(self, selection: Selection, kind: Kind) -> int:
+        """How many keys of one kind were never made, cheaply (rows of an unfinished commit may be counted too)."""
+        where = _seen(selection, kind).where()
+        return max(0, self.folder.count(_owners(kind), where) - self.folder.count("vectors", f"{where} AND kind = '{kind}'"))
+
+    def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool, made: Made) -> Keys:
         """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``."""
-        if kind == "round":
-            selection = replace(selection, minimum=0)
-        where = selection.where()
+        where = _seen(selection, kind).where()
         found = self.folder.read("vectors", ["owner_id", "session_key", "terms", "vector"], f"{where} AND kind = '{kind}'")
         matrix = _matrix(found["vector"], self.embedder.dimension)
         names = zip(found["owner_id"].to_pylist(), found["session_key"].to_pylist(), found["terms"].to_pylist(), strict=True)
         keys = {owner: (words, row) for (owner, session, words), row in zip(names, matrix, strict=True) if session in whole}
-        for row in self._made(where, kind, keys.keys(), whole, keep=keep):
-            keys[row["owner_id"]] = (row["terms"], row["vector"])
+        for rows in self._made(where, kind, frozenset(keys), whole):
+            if keep:
+                self.folder.add("vectors", self.folder.prepared("vectors", rows))
+            keys |= {row["owner_id"]: (row["terms"], row["vector"]) for row in rows}
+            made(len(rows))
         owners = tuple(sorted(keys))
         stacked = np.stack([keys[o][1] for o in owners]) if owners else np.zeros((0, self.embedder.dimension), np.float32)
         return Keys(owners, tuple(tuple(keys[o][0].split()) for o in owners), stacked)
 
-    def _made(self, where: str, kind: Kind, have: Collection[str], whole: Collection[str], *, keep: bool) -> list[dict[str, Any]]:
-        table = "rounds" if kind == "round" else "memories"
-        ids = self.folder.read(table, ["id", "session_key"], where)
+    def _made(self, where: str, kind: Kind, have: Collection[str], whole: Collection[str]) -> Iterator[list[dict[str, Any]]]:
+        """Rows of the keys that are not there yet, ``AT_ONCE`` at a time."""
+        ids = self.folder.read(_owners(kind), ["id", "session_key"], where)
         pairs = zip(ids["id"].to_pylist(), ids["session_key"].to_pylist(), strict=True)
-        absent = {i for i, session in pairs if session in whole and i not in have}
-        if not absent:
-            return []
-        found = self.folder.rows(table, where=is_any("id", absent))
-        keys = [round_key(round_record(r)) if kind == "round" else memory_key(memory_record(r), kind) for r in found]
-        rows = self.rows(keys)
-        if keep:
-            self.folder.add("vectors", self.folder.prepared("vectors", rows))
-        return rows
+        absent = sorted(i for i, session in pairs if session in whole and i not in have)
+        for start in range(0, len(absent), AT_ONCE):
+            found = self.folder.rows(_owners(kind), where=is_any("id", absent[start : start + AT_ONCE]))
+            yield self.rows([round_key(round_record(r)) if kind == "round" else memory_key(memory_record(r), kind) for r in found])
 
     def by_vector(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[tuple[str, Hit]]:
         """Session key and hit, best cosine first."""
@@ -126,6 +136,16 @@ class Vectors:
         """Session key and hit, best BM25 score first; ``vector`` is the question's."""
         rows = self.folder.by_words(words, f"{selection.where()} AND kind = '{kind}'", limit) if words else []
         return [(row["session_key"], Hit(row["owner_id"], float(np.dot(row["vector"], vector)), row["_score"])) for row in rows]
+
+
+def _owners(kind: Kind) -> str:
+    """The table of what is found by keys of this kind."""
+    return "rounds" if kind == "round" else "memories"
+
+
+def _seen(selection: Selection, kind: Kind) -> Selection:
+    """Rounds have no evidence of their own: they are seen whatever the gate said."""
+    return replace(selection, minimum=0) if kind == "round" else selection
 
 
 def _matrix(column: pa.ChunkedArray, dimension: int) -> NDArray[np.float32]:

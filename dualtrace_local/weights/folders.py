@@ -6,9 +6,11 @@ import hashlib
 import re
 from pathlib import Path
 
-from dualtrace_local.config import FolderSource, ModelSpec, PackageSource, Strict, cache_folder
+from dualtrace_local.config import FolderSource, HubSource, ModelSpec, PackageSource, Strict, cache_folder
 from dualtrace_local.errors import WeightsError
 
+from .contents import content_problems
+from .lock import FileDigest, Locked
 from .safety import files_below, unsafe
 
 MARKER = "dualtrace.json"
@@ -17,21 +19,18 @@ QUICK_BYTES = 32 << 20
 """Files up to this size are hashed whenever a model is used; of bigger ones only the size is compared (``check`` hashes all)."""
 
 
-class FileDigest(Strict):
-    """One file of a ready folder."""
-
-    bytes: int
-    sha256: str
-
-
 class Marker(Strict):
-    """The content of dualtrace.json: ``source_sha256`` is the digest of the file that models.yaml pins, before any conversion."""
+    """The content of dualtrace.json: ``source_sha256`` is the digest of the file that models.yaml pins, before any conversion.
+
+    ``locked`` is the lock file's entry of a model from the hub.
+    """
 
     name: str
     source: str
     source_sha256: str
     files: dict[str, FileDigest]
     versions: dict[str, str]
+    locked: Locked | None = None
 
 
 def located(name: str, spec: ModelSpec) -> Path | None:
@@ -61,17 +60,49 @@ def ready(name: str, spec: ModelSpec) -> Path:
     raise WeightsError(msg)
 
 
-def check(name: str, spec: ModelSpec) -> tuple[str, ...]:
-    """Problems of the files that ``name`` would be loaded from; every file is hashed again. Empty means good."""
-    if spec.engine == "scripted":
+def check(name: str, spec: ModelSpec, held: Locked | None = None) -> tuple[str, ...]:
+    """Problems of the files that ``name`` would be loaded from; every file is hashed again. Empty means good.
+
+    ``held`` is the model's entry in the lock file. Beside the bytes, what the folder says of itself is held against models.yaml:
+    licence, chat template, longest context.
+    """
+    if not spec.has_files:
         return ()
     cached = cached_folder(name)
     for source in spec.sources:
         if folder := _own_folder(source, spec):
-            return _folder_problems(folder, spec)
+            return _folder_problems(folder, spec) or content_problems(folder, spec)
         if cached.is_dir():
             break
-    return marked_problems(cached, spec, thorough=True)
+    problems = marked_problems(cached, spec, thorough=True)
+    if not problems:
+        problems = (*lock_problems(name, cached, held), *content_problems(cached, spec))
+    return problems
+
+
+def lock_problems(name: str, folder: Path, held: Locked | None) -> tuple[str, ...]:
+    """Whether a whole folder from the hub is what the lock file says; nothing is held against one from another source."""
+    found = read_marker(folder).locked
+    if found is None or held is None or found == held:
+        return ()
+    if found.commit != held.commit:
+        return (f"is commit {found.commit}, but the lock file says {held.commit}; run: dualtrace models pull {name}",)
+    return (f"has other files than the lock file says; run: dualtrace models pull {name}",)
+
+
+def read_marker(folder: Path) -> Marker:
+    """dualtrace.json of a ready folder. Raises OSError or ValueError when it is missing or damaged."""
+    return Marker.model_validate_json((folder / MARKER).read_text(encoding="utf-8"))
+
+
+def files_digest(folder: Path) -> str:
+    """One digest of a folder: of its files' SHA-256 where ``pull`` listed them, else of their names and sizes."""
+    listing: list[tuple[str, str | int]]
+    if (folder / MARKER).is_file():
+        listing = [(name, file.sha256) for name, file in read_marker(folder).files.items()]
+    else:
+        listing = [(path.relative_to(folder).as_posix(), path.stat().st_size) for path in folder.rglob("*") if path.is_file()]
+    return hashlib.sha256(repr(sorted(listing)).encode()).hexdigest()
 
 
 def cached_folder(name: str) -> Path:
@@ -82,7 +113,7 @@ def cached_folder(name: str) -> Path:
     return cache_folder() / "models" / name
 
 
-def _own_folder(source: FolderSource | PackageSource, spec: ModelSpec) -> Path | None:
+def _own_folder(source: FolderSource | HubSource | PackageSource, spec: ModelSpec) -> Path | None:
     """The user's folder, if it is there and is used as it is; one that holds the GGUF file itself has to be converted first."""
     if not isinstance(source, FolderSource):
         return None
@@ -117,12 +148,14 @@ def marked_problems(folder: Path, spec: ModelSpec, *, thorough: bool) -> tuple[s
     if not folder.is_dir():
         return ("not fetched yet",)
     try:
-        marker = Marker.model_validate_json((folder / MARKER).read_text(encoding="utf-8"))
+        marker = read_marker(folder)
         present = {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
     except (OSError, ValueError):
         return (f"{MARKER} is missing or damaged",)
     if spec.sha256 and marker.source_sha256 != spec.sha256:
         return (f"made from SHA-256 {marker.source_sha256 or 'unknown'}, but {spec.sha256} is pinned",)
+    if marker.locked and not marker.locked.named_by(spec):
+        return (f"pulled from {marker.locked.hub} {marker.locked.revision}, which models.yaml no longer names",)
     problems = list(unsafe(folder))
     for file, known in sorted(marker.files.items()):
         path = present.pop(file, None)

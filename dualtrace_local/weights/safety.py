@@ -42,8 +42,8 @@ def refuse_unsafe(folder: Path) -> None:
         raise WeightsError(msg)
 
 
-def unsafe(folder: Path) -> tuple[str, ...]:
-    """Every reason why ``folder`` may not be loaded; empty means that it may."""
+def unsafe(folder: Path, *, whole: bool = True) -> tuple[str, ...]:
+    """Every reason why ``folder`` may not be loaded; empty means that it may. One that is not ``whole`` may lack its weights yet."""
     if not folder.is_dir():
         return ("no such folder",)
     root = Path(os.path.realpath(folder))
@@ -52,7 +52,7 @@ def unsafe(folder: Path) -> tuple[str, ...]:
         problems = [f"{path.relative_to(root).as_posix()} {found}" for path in paths for found in _file_problems(path, root)]
     except OSError as problem:
         return (f"{problem.filename} cannot be read ({problem.strerror})",)
-    if not any(path.suffix.lower() == ".safetensors" and path.is_file() for path in paths):
+    if whole and not any(path.suffix.lower() == ".safetensors" and path.is_file() for path in paths):
         problems.append("no .safetensors file")
     return tuple(problems)
 
