@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from .config import GateWay
 from .dates import find_events
-from .domains.personal import Embed, Personal, Topic, rounds, was_cut
+from .domains.personal import LONGEST_SENTENCE, Embed, Personal, Topic, rounds, was_cut
 from .engines.driver import OutputError, ask
 from .grounding import (
     TOP,
@@ -25,6 +25,7 @@ from .grounding import (
     score,
     session_evidence,
     statement_of,
+    unmistakable,
     without_guessed_gender,
     without_repetitions,
 )
@@ -87,25 +88,30 @@ def _facts_first(
     about = [c for c, e in each if domain.ordered or e.relevance == TOP]
     refused += ("not about the user",) * (len(components) - len(about))
     about += _asked(evidence, session, domain, ground, about)
+    about += yield from _missed(session, domain, ground, about, sure=domain.tier(evidence) is Tier.DROP)
+    if about:
+        evidence = session_evidence([score(c) for c in about], session.turns, ordered=domain.ordered)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), refused
-    about += yield from _missed(session, domain, ground, about)
-    evidence = session_evidence([score(c) for c in about], session.turns, ordered=domain.ordered)
     return evidence, domain.topics([_named(c, session) for c in about], embed), refused
 
 
-def _missed(session: Session, domain: Personal, ground: Ground, written: Sequence[Component]) -> Flow[list[Component]]:
+def _missed(session: Session, domain: Personal, ground: Ground, written: Sequence[Component], *, sure: bool) -> Flow[list[Component]]:
     """A second look at the user's sentences whose numbers, names or dates no statement tells.
 
     The model rewrites just these, one for one, which small models do almost without a fault. What it still leaves out, and what is
-    part of a question (rewritten, "do you know whether" becomes "the user knows"), is kept as a quotation.
+    part of a question (rewritten, "do you know whether" becomes "the user knows"), is kept as a quotation. ``sure``: only sentences
+    that leave no doubt, since the first look found nothing to keep.
     """
-    missed = ground.untold(written, session.date)
-    told = [said for said in missed if not statement_of(said.text).endswith("?")]
-    found: list[Component] = []
+    missed = [said for said in ground.untold(written, session.date) if not sure or unmistakable(said, session.date)]
+    told = [said for said in missed if len(said.text) <= LONGEST_SENTENCE and not statement_of(said.text).endswith("?")]
+    rewritten: list[Component] = []
     if told:
-        rewritten, _ = _grounded((yield from ask(domain.details(told))).facts, session, ground)
-        found = [c for c in rewritten if details_of([c]) - details_of(written)]
+        try:
+            rewritten, _ = _grounded((yield from ask(domain.details(told))).facts, session, ground)
+        except OutputError:
+            rewritten = []  # nothing is lost: all of them are quoted below
+    found = [c for c in rewritten if details_of([c]) - details_of(written)]
     left = [said for said in ground.untold([*written, *found], session.date) if said in missed]
     return found + [_dated(domain.quotation(said), session) for said in left]
 

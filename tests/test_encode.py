@@ -138,6 +138,29 @@ def test_a_detail_that_the_second_look_still_lacks_is_kept_as_a_quotation():
     assert quoted.quote == "So, my hen Greta laid 212 eggs, do you know whether that is much?"
 
 
+def test_a_second_look_that_never_becomes_whole_costs_no_detail():
+    session = talk("I keep hens. My hen Greta laid 212 eggs.")
+    encoded, requests = teach(session, second_look() | {"details": Completion('{"facts":[', Finish.LENGTH)})
+    assert [r.kind for r in requests].count("details") == 3
+    assert components_of(encoded)[1].text == 'The user said: "My hen Greta laid 212 eggs."'
+
+
+def test_a_very_long_sentence_is_quoted_and_not_asked_for():
+    long = f"My hen Greta laid 212 eggs {'and again ' * 30}here."
+    encoded, requests = teach(talk(f"I keep hens. {long}"), second_look())
+    assert "details" not in [r.kind for r in requests]
+    assert components_of(encoded)[1].quote == long
+
+
+def test_more_lines_than_fit_are_asked_for_as_far_as_they_fit():
+    lines = [f"My hen number {n} is called Greta{'x' * n} and lays eggs on the meadow behind the old red barn." for n in range(11, 21)]
+    _, requests = teach(talk(f"I keep hens. {' '.join(lines)}"), second_look(), budgets=Budgets(excerpt=200))
+    asked = next(r for r in requests if r.kind == "details")
+    shown = asked.user.count("My hen number")
+    assert 0 < shown < 10
+    assert asked.output.model_json_schema()["properties"]["facts"]["minItems"] == shown
+
+
 def test_a_question_is_quoted_and_never_rewritten():
     """Rewritten, "can you make the most of my walk" becomes something that the user can do."""
     encoded, requests = teach(talk("I keep hens. How can I make the most of my 30-minute walk?"), second_look())
@@ -172,10 +195,20 @@ def test_an_ordered_session_is_kept_whole_but_for_its_questions():
     ]
 
 
-def test_a_dropped_session_gets_no_second_look():
-    session = talk("I moved to Delft on 3 March 2022.")
-    encoded, requests = teach(session, {"facts": facts()})
-    assert (encoded.tier, [r.kind for r in requests]) == (Tier.DROP, ["facts"])
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("I moved to Delft on 3 March 2022.", True),
+        ("I own 12 hens in Delft.", False),
+        ("Should I move to Delft on 3 March 2022?", False),
+        ("The town of Delft burnt on 3 March 2022.", False),
+    ],
+)
+def test_what_the_first_look_left_out_is_kept_only_where_it_leaves_no_doubt(said, kept):
+    encoded, requests = teach(talk(said), second_look(said.replace("I ", "The user ")) | {"facts": facts()})
+    assert (encoded.tier is Tier.FULL) is kept
+    assert ("details" in [r.kind for r in requests]) is kept
+    assert (encoded.evidence.total == 6) is kept
 
 
 def test_what_only_speaks_to_the_assistant_is_cut_off_or_left_out():

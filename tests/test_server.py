@@ -431,6 +431,7 @@ class TestCommandLine:
             refused = kit.dualtrace(*given, model="big")
         gone = kit.dualtrace(*given, model=None)
 
+        assert result.exit_code == 0, result.stderr
         assert kit.document(result)["dropped"] == 1
         assert f"asking the only model at {server.address} (server)" in result.stderr
         assert "taught earlier with another model" not in again.stderr

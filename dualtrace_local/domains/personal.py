@@ -198,8 +198,9 @@ class Personal:
 
     def details(self, missed: Sequence[Said]) -> Request:
         """Ask for exactly one statement for each of these sentences of the user's (free to stop, small models do so after the first)."""
-        task = prompts.fill("details", lines=self._fenced([statement_of(said.text) for said in missed]))
-        n = len(missed)
+        lines = self._fitting([statement_of(said.text) for said in missed])
+        n = len(lines)
+        task = prompts.fill("details", lines=self._fenced(lines))
         return Request("details", prompts.template("system"), task, facts_type(n, n), 100 * n + 40, seed=self.settings.seed)
 
     @staticmethod
@@ -319,12 +320,15 @@ class Personal:
         dates = [f"{_written(d)} {d:%Y-%m-%d}" for d in (*days, session.date) if d]
         return Ground([*session.turns, Turn("user", "\n".join((*(c.text for c in topic.components), *dates)))]).invented(depicted)
 
-    def _fenced(self, lines: Sequence[str]) -> str:
-        """The lines as data; of very many only the first that take half the excerpt's tokens, and always one."""
+    def _fitting(self, lines: Sequence[str]) -> list[str]:
+        """The first lines that take half the excerpt's tokens, and always one."""
         room = self.budgets.excerpt // 2
         sizes = accumulate(self.count(line) + 3 for line in lines)
-        kept = [line for line, size in zip(lines, sizes, strict=True) if size <= room] or [lines[0][:room]]
-        text = "\n".join(f"- {line}" for line in kept)
+        return [line for line, size in zip(lines, sizes, strict=True) if size <= room] or [lines[0][:room]]
+
+    def _fenced(self, lines: Sequence[str]) -> str:
+        """As many of the lines as fit, as data."""
+        text = "\n".join(f"- {line}" for line in self._fitting(lines))
         return prompts.fence(text, self.secret, text)
 
     @property

@@ -20,7 +20,7 @@ from .evidence import (
     without_guessed_gender,
     without_repetitions,
 )
-from .ground import KNOWN_SHARE, Ground, Refused, Said
+from .ground import KNOWN_SHARE, Ground, Refused, Said, unmistakable
 from .words import LONGEST_QUOTE, NUMBER_WORDS, STOP_WORDS, VAGUE, figures_and_names, measures, names, numbers, sentences, stems
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "session_evidence",
     "statement_of",
     "stems",
+    "unmistakable",
     "without_guessed_gender",
     "without_repetitions",
 ]

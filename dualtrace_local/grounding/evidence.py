@@ -12,8 +12,8 @@ from .words import figures_and_names, stems
 CONTENT = 3
 """Content words from which a statement is about something concrete."""
 
-TOP = 2
-"""Highest score in each dimension of the evidence."""
+TOP, HIGHEST = 2, 6
+"""Highest score in each dimension of the evidence, and of all three."""
 
 _FIRST_PERSON = re.compile(r"\bI\b(?!\.\w)|\b(?:me|my|mine|myself|we|our|ours|(?-i:us|Us))\b", re.IGNORECASE)
 _REQUEST = re.compile(

@@ -10,7 +10,7 @@ from datetime import datetime
 from dualtrace_local.dates import find_events
 from dualtrace_local.records import Component, Turn
 
-from .evidence import TOP, details_of, hedged, score, statement_of
+from .evidence import HIGHEST, TOP, details_of, hedged, score, statement_of
 from .words import TOKEN, VAGUE, figures_and_names, measures, names, numbers, one_form, pairs, sentences, stems
 
 MINIMUM_SHARE = 0.34
@@ -135,6 +135,16 @@ class Ground:
         shared = wanted & said.stems
         weight = len(shared) + 2 * len(figures & said.figures)
         return weight / (len(wanted) + 2 * len(figures))
+
+
+def unmistakable(said: Said, said_on: datetime | None) -> bool:
+    """Whether a sentence of the user's has the full score and says on which day or days something was or will be.
+
+    Of 1,000 ShareGPT conversations, nearly all of them tasks, 9 hold such a sentence.
+    """
+    statement = statement_of(said.text)
+    full = score(Component(statement, said.text, said.turn)).total == HIGHEST
+    return full and not statement.endswith("?") and any(event.day for event in find_events(statement, said_on))
 
 
 _POINTS = re.compile(r"\b(?:it|this|that|these|those|them)\b", re.IGNORECASE)
