@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from .domains import prompts
 from .engines.driver import OutputError, ask
-from .records import ABSTENTION, Answer, Flow, Gold, Request, Verdict
+from .records import ABSTENTION, Answer, Flow, Gold, Request, State, Verdict, digest_of
 
 RUBRICS = {
     "temporal-reasoning": "rubric_temporal",
@@ -58,6 +58,17 @@ LONGEST = 500
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+
+
+def shaped_by() -> dict[str, str]:
+    """Digests of all that shapes what the judge is asked, for fingerprints: the prompt files, and one request as it is built from them.
+
+    The request is about an invented answer that is too long to be read whole, so that the cut counts too.
+    """
+    long = Answer("", "What is kept in the shed?", "", State.A, "".join(f"{n}, " for n in range(LONGEST)), abstained=False)
+    built = request(long, Gold("", "A ladder.", "", abstention=False), b"")
+    files = {name: prompts.digest(name) for name in PROMPTS}
+    return files | {"request": digest_of(built.system, built.user, built.output.model_json_schema(), built.max_tokens, length=16)}
 
 
 def judge(answer: Answer, gold: Gold, by: str, secret: bytes, seed: int = 0) -> Flow[Verdict]:

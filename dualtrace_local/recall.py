@@ -3,6 +3,9 @@
 The state is code's: A when a scene was delivered, B when only facts or verbatim rounds were, C when nothing was, and in C no model is
 asked. The reader is never offered the abstention as a phrase (small models then always take it): an answer that no delivered item
 supports is turned into an abstention here.
+
+Where a condition wants it, a scene is made from the delivered facts first and read beside them. It is no evidence: the state stays B, and
+it bears no answer.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from itertools import combinations
@@ -21,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from .dates import describe_distance
 from .domains import prompts
-from .engines.driver import ask
+from .domains.personal import FOOTER, Scene, was_cut
+from .engines.driver import OutputError, ask
 from .grounding import Ground, numbers, stems
 from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Request, Source, State, Turn
 
@@ -31,6 +35,18 @@ SUPPORT = 0.34
 CLOSE = 0.4
 """Cosine from which an item bears on a question that it shares no word with."""
 
+REPLY = 420
+"""Longest reading, in tokens."""
+
+USED = 12
+"""Ids that a reading names at most."""
+
+SPARE = 64
+"""Tokens that a chat template may add to a prompt."""
+
+MORE_PROMPTS = {"recalled": ("scene_system", "scene", "read_recalled"), "quote": ("read_quote",)}
+"""Prompts that reading needs beside ``Reader.PROMPTS``, by what stands for the scene in a condition."""
+
 _Note = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{9,240}\.$')]
 _Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{0,200}\.$')]
 
@@ -38,7 +54,7 @@ _Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{
 @cache
 def reading_type(handles: tuple[str, ...]) -> type[BaseModel]:
     """Notes, the ids used (of those delivered), the answer: in this order, since notes first read best."""
-    used = (list[Literal[handles]], Field(max_length=len(handles)))  # type: ignore[valid-type]
+    used = (list[Literal[handles]], Field(max_length=min(USED, len(handles))))  # type: ignore[valid-type]
     return create_model("Reading", __config__=ConfigDict(extra="forbid"), notes=(_Note, ...), used=used, answer=(_Reply, ...))
 
 
@@ -52,15 +68,28 @@ class Reader:
 
     PROMPTS = ("read_system", "read_fact", "read_scene", "read_round")
 
-    def request(self, question: Question, delivered: Delivered) -> Request:
-        """The one reading call. Everything that the reader may know is in it; gold never is."""
-        verbatim = any(i.turns for i in delivered.items)
-        name = "read_scene" if delivered.state is State.A else "read_round" if verbatim else "read_fact"
+    def request(self, question: Question, delivered: Delivered, scene: str = "") -> Request:
+        """The one reading call. Everything that the reader may know is in it; gold never is. ``scene``: one that was made for it."""
         shown = prompts.fence(self.context(question, delivered.items), self.secret, question.text)
-        today = f"{question.date:%Y-%m-%d} ({question.date:%A})" if question.date else "not known"
-        text = prompts.fill(name, items=shown, today=today, question=prompts.visible(question.text))
+        more = {"scene": prompts.fence(scene, self.secret, question.text)} if scene else {}
+        text = self._prompt("read_recalled" if scene else _prompt_for(delivered), question, items=shown, **more)
         handles = tuple(i.handle for i in delivered.items)
-        return Request("read", prompts.template("read_system"), text, reading_type(handles), 420, seed=self.seed)
+        return Request("read", prompts.template("read_system"), text, reading_type(handles), REPLY, seed=self.seed)
+
+    @staticmethod
+    def _prompt(name: str, question: Question, **values: str) -> str:
+        today = f"{question.date:%Y-%m-%d} ({question.date:%A})" if question.date else "not known"
+        return prompts.fill(name, today=today, question=prompts.visible(question.text), **values)
+
+    def room(self, question: Question, context: int) -> int:
+        """Tokens of a model's ``context`` that are left for items, beside the rest of the prompt and the reply; 0 at least."""
+        rest = prompts.template("read_system") + self._prompt("read_round", question, items=prompts.fence("", self.secret, ""))
+        return max(0, context - self.count(rest) - REPLY - SPARE)
+
+    def scene_request(self, question: Question, items: Sequence[Item]) -> Request:
+        """Ask for one moment from the delivered facts, by the prompt that scenes are written with."""
+        facts = prompts.fence("\n".join(f"- {item.fact}" for item in items), self.secret, question.text)
+        return Request("recall-scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 160, seed=self.seed)
 
     def context(self, question: Question, items: Sequence[Item]) -> str:
         """The delivered items as JSON, one a line, in date order, each with its distance to the question worked out."""
@@ -81,7 +110,16 @@ def _shown(item: Item, question: Question) -> dict[str, Any]:
         shown["sure"] = "no, the person was unsure"
     if item.scene:
         shown["scene"] = item.scene
+    if item.quote:
+        shown["words"] = item.quote
     return shown
+
+
+def _prompt_for(delivered: Delivered) -> str:
+    if delivered.state is State.A:
+        return "read_scene"
+    verbatim, quoted = (any(field) for field in zip(*((i.turns, i.quote) for i in delivered.items), strict=True))
+    return "read_round" if verbatim else "read_quote" if quoted else "read_fact"
 
 
 def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Answer]:
@@ -94,11 +132,15 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
         "asked_on": asked_on,
         "delivered": tuple(i.memory_id for i in delivered.items),
         "delivered_sessions": tuple(dict.fromkeys(i.session_key for i in delivered.items)),
+        "ranked": _ranked(delivered.items),
+        "left_out": delivered.left_out,
     }
     if delivered.state is State.C:
         return Answer(**common, state=State.C, text=ABSTENTION, abstained=True, reason="nothing delivered")
-    reading = yield from ask(reader.request(question, delivered))
-    common |= {"notes": reading.notes, "context_tokens": reader.count(reader.context(question, delivered.items))}
+    scene = (yield from _imagined(question, delivered.items, reader)) if delivered.imagined else ""
+    reading = yield from ask(reader.request(question, delivered, scene))
+    seen = reader.context(question, delivered.items)
+    common |= {"notes": reading.notes, "seen": seen, "scene": scene, "context_tokens": reader.count(seen) + reader.count(scene)}
     named = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
     used = tuple(i for i in named if i.similarity >= CLOSE or stems(question.text) & stems(_text(i, question)))
     if not used or not supported(reading.answer, question, delivered.items):
@@ -108,6 +150,26 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
     used = tuple(i for i in used if own & stems(_text(i, question))) or used
     sources = tuple(_source(i, own) for i in used)
     return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
+
+
+def _ranked(items: Sequence[Item]) -> tuple[str, ...]:
+    """The items' sessions, best first; nothing where no item has a score."""
+    best = sorted(items, key=lambda i: -i.score) if any(i.score for i in items) else ()
+    return tuple(dict.fromkeys(i.session_key for i in best))
+
+
+def _imagined(question: Question, items: Sequence[Item], reader: Reader) -> Flow[str]:
+    """A scene made from the delivered facts. Asked for once more when it holds a number or name that they do not; then there is none."""
+    ground = Ground([Turn("user", "\n".join(_text(item, question) for item in items))])
+    first = reader.scene_request(question, items)
+    for request in (first, replace(first, temperature=0.3, seed=first.seed + 10)):
+        try:
+            moment: str = (yield from ask(request)).moment
+        except OutputError:
+            return ""
+        if not was_cut(moment) and not ground.invented(moment):
+            return f"Picture: {moment} {FOOTER}"
+    return ""
 
 
 def _source(item: Item, own: frozenset[str]) -> Source:
@@ -142,7 +204,7 @@ def _text(item: Item, question: Question) -> str:
     """All that the reader saw of an item, but for its handle."""
     shown = _shown(item, question)
     dates = (f"{k} {v}" for k, v in shown.get("dates", {}).items())
-    return " ".join((shown["said"], shown.get("about", ""), item.scene, *dates, _content(item)))
+    return " ".join((shown["said"], shown.get("about", ""), item.scene, item.quote, *dates, _content(item)))
 
 
 def _content(item: Item) -> str:

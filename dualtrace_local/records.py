@@ -369,7 +369,8 @@ ABSTENTION = "I don't have that information stored."
 class Item:
     """One thing shown to the reader. ``handle`` is its short name in the prompt (``m1``); ``score`` is the fused rank score.
 
-    ``similarity`` is the cosine with the question, -1 to 1. ``turns`` make it a verbatim round, shortened: no anchor, fact or scene then.
+    ``similarity`` is the cosine with the question, -1 to 1, and 1 where nothing was ranked. ``turns`` make it a verbatim round, shortened:
+    no anchor, fact or scene then. ``quote`` is what a control shows in the scene's place: words of the user's.
     """
 
     handle: str
@@ -381,6 +382,7 @@ class Item:
     scene: str = ""
     components: tuple[Component, ...] = ()
     turns: tuple[Turn, ...] = ()
+    quote: str = ""
     confidence: str = "HIGH"
     similarity: float = 0.0
     score: float = 0.0
@@ -388,16 +390,20 @@ class Item:
 
 @dataclass(frozen=True)
 class Delivered:
-    """What search hands to recall: the items in date order, and the state that follows from them."""
+    """What search hands to recall: the items in date order, and the state that follows from them.
+
+    ``candidates`` visible keys were ranked, ``best`` is the highest similarity among them, delivered or not. ``left_out`` rounds were meant
+    to be read and had no room. ``imagined``: the reader gets a scene that is made for the question; the state stays that of what is stored.
+    """
 
     question_id: str
     condition: str
     state: State
     items: tuple[Item, ...]
     candidates: int = 0
-    """Visible keys that were ranked."""
     best: float = 0.0
-    """Highest similarity seen, delivered or not."""
+    left_out: int = 0
+    imagined: bool = False
 
 
 @dataclass(frozen=True)
@@ -428,7 +434,15 @@ class Answer:
     """Ids of the memories or rounds shown to the reader."""
     delivered_sessions: tuple[str, ...] = ()
     """Keys of their sessions, each once."""
+    ranked: tuple[str, ...] = ()
+    """The same keys, best first; empty where nothing was ranked."""
+    seen: str = ""
+    """The delivered items as the reader saw them, one JSON object a line."""
     context_tokens: int = 0
+    left_out: int = 0
+    """Rounds for which there was no room, where all of them were meant to be read."""
+    scene: str = ""
+    """A scene that was made at recall, where the condition has one made."""
     asked_on: str = ""
     """The question's date, ``YYYY-MM-DD HH:MM``, so that an answer line holds all that its prompt needed."""
 

@@ -75,6 +75,25 @@ class Paired:
 
 
 @dataclass(frozen=True)
+class Unpaired:
+    """First minus second, of two shares over different questions: the difference with its interval, and Fisher's exact p, two-sided."""
+
+    difference: Estimate
+    p_exact: float | None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Mean of ``n`` repeated runs, their standard deviation (n - 1; None for a single run), the lowest and the highest."""
+
+    n: int
+    mean: float | None = None
+    deviation: float | None = None
+    lowest: float | None = None
+    highest: float | None = None
+
+
+@dataclass(frozen=True)
 class Spread:
     """Mean, median and 95th percentile of ``n`` numbers; None when there are none."""
 
@@ -180,6 +199,42 @@ def mcnemar(agreement: Agreement) -> McNemar:
     corrected: Any = test(table, exact=False, correction=b != c)
     exact: Any = test(table, exact=True)
     return McNemar(float(corrected.statistic), float(corrected.pvalue), float(exact.pvalue))
+
+
+def unpaired(first: tuple[int, int], second: tuple[int, int]) -> Unpaired:
+    """Difference of two independent shares, each as (correct, n), with the interval of Newcombe 1998 (method 10) and Fisher's exact test.
+
+    For results over other questions than ours, of which only counts are known. ``difference.n`` is the first's n.
+    """
+    from scipy.stats import fisher_exact
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    (k, n), (k2, n2) = first, second
+    if n == 0 or n2 == 0:
+        return Unpaired(Estimate(0), None)
+    low, high = confint_proportions_2indep(k, n, k2, n2, method="newcomb", compare="diff", alpha=1 - LEVEL)
+    p: Any = fisher_exact([[k, n - k], [k2, n2 - k2]])
+    return Unpaired(Estimate(n, k / n - k2 / n2, float(low), float(high)), float(p.pvalue))
+
+
+def holm(ps: Sequence[float | None]) -> tuple[float | None, ...]:
+    """``ps`` corrected for being several, after Holm 1979; a None is no test and stays None."""
+    tested = np.array([p for p in ps if p is not None])
+    order = tested.argsort(kind="stable")
+    corrected = np.empty_like(tested)
+    # Not by statsmodels: its multipletests collects garbage at each call, a second in a big process, and a report has hundreds.
+    corrected[order] = np.maximum.accumulate(tested[order] * np.arange(tested.size, 0, -1)).clip(max=1)
+    each = iter(corrected)
+    return tuple(None if p is None else float(next(each)) for p in ps)
+
+
+def repeats(values: Sequence[float]) -> Repeats:
+    """What repeated runs of one thing say together; ``values`` has one number a run."""
+    if not values:
+        return Repeats(0)
+    row = np.asarray(values, dtype=float)
+    deviation = float(row.std(ddof=1)) if row.size > 1 else None
+    return Repeats(row.size, float(row.mean()), deviation, float(row.min()), float(row.max()))
 
 
 def kappa(agreement: Agreement) -> float | None:

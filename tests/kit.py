@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 import os
+import random
 import signal
 import sys
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -176,3 +178,32 @@ def small_benchmark():
         row("q_cat_abs", "What is the name of my hamster's dentist?", "Not said.", everything, kind="multi-session"),
         row("q_apart", "What did I name my boat?", "Marigold", [TIDES, SISTER], kind="single-session-user"),
     ]
+
+
+THINGS = ("kayak", "violin", "greenhouse", "typewriter", "telescope", "loom", "sidecar", "accordion", "beehive", "canoe", "kiln", "anvil")
+TOWNS = ("Hull", "Ghent", "Lisbon", "Bergen", "Porto", "Graz", "Malmo", "Turin", "Cork", "Bremen")
+KINDS = ("single-session-user", "multi-session", "knowledge-update", "temporal-reasoning", "single-session-preference")
+
+
+def made_up(questions, sessions, seed=0):
+    """A benchmark of any size: ``sessions`` different sessions in the haystacks of ``questions``, one of them the evidence of each.
+
+    Of the others a third tells something. Every fifth question asks for what nobody said.
+    """
+    dice = random.Random(seed)  # noqa: S311 - invented data, no secret
+    haystacks = [[] for _ in range(questions)]
+    towns = [dice.choice(TOWNS) for _ in range(sessions)]
+    for n, town in enumerate(towns):
+        thing, day = THINGS[n % len(THINGS)], datetime(2024, 3, 1, 9) + timedelta(hours=3 * n)
+        said = [f"How does a {thing} work? Case {n}.", f"It has parts. A book of {town} explains it."]
+        if n < questions:
+            said = [f"I bought a {thing} number {n} in {town} for {100 + n} euros.", "A fine buy."]
+        elif n % 3 == 0:
+            said = [f"My {thing} was repaired in {town} on day {n}.", "Good to hear."]
+        haystacks[n % questions].append((f"{'answer' if n < questions else 'ultra'}_{n}", f"{day:%Y/%m/%d (%a) %H:%M}", said))
+    asked_on = f"{datetime(2024, 3, 1, 9) + timedelta(hours=3 * sessions):%Y/%m/%d (%a) %H:%M}"
+    for n, talks in enumerate(haystacks):
+        absent = n % 5 == 4
+        asked = f"What did I pay for my zeppelin {n}?" if absent else f"Where did I buy {THINGS[n % len(THINGS)]} number {n}?"
+        options = {"kind": KINDS[n % 5], "asked": asked_on, "evidence": [f"answer_{n}"]}
+        yield row(f"q{n}_abs" if absent else f"q{n}", asked, "Not said." if absent else towns[n], talks, **options)

@@ -71,10 +71,11 @@ EVERY = dict(commands(main, "dualtrace"))
 
 
 def test_the_fixed_names_are_there():
-    alone = "demo teach remember ask run judge report doctor".split()
+    alone = "demo teach remember ask run report doctor".split()
+    judge = ("judge run", "judge calibrate", "judge import")
     below = ("memory list", "memory show", "memory stats", "store dump", "store info", "models list", "models pull", "models check")
 
-    assert set(EVERY) >= {f"dualtrace {name}" for name in (*alone, *below)}
+    assert set(EVERY) >= {f"dualtrace {name}" for name in (*alone, *judge, *below)}
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -147,3 +147,11 @@ def test_a_long_answer_is_read_from_both_ends():
 def test_the_rule_made_judge_compares_words(given, correct):
     verdict, _ = rule(rules, answered(given))
     assert verdict.correct is correct
+
+
+def test_the_fingerprint_holds_every_prompt_file_and_the_request_as_it_is_built():
+    found = judging.shaped_by()
+
+    assert set(found) == {*judging.PROMPTS, "request"}
+    assert found == judging.shaped_by()
+    assert all(len(digest) == 16 for digest in found.values())

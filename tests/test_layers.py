@@ -23,6 +23,7 @@ ROOMS = (
     "engines",
     "embed",
     "encode",
+    "joint",
     "store",
     "search",
     "recall",

@@ -336,3 +336,60 @@ def test_the_rule_made_model_reads_rounds(asked):
     answer, _ = ask([verbatim(2, "", "Spoken first.", 3), STAY], rules, asked)
     assert not answer.abstained
     assert answer.sources[0].memory_id == STAY.memory_id
+
+
+# ------------------------------------------------------------------------------- scenes made at recall, and quotes
+
+
+def recalled(scene_replies):
+    """The answer and the requests when a scene is made for the question first."""
+    delivered = Delivered("q", "c6-recall-scene", State.B, (CAT_FACT,), imagined=True)
+    reader = Reader(SECRET, lambda t: len(t.split()))
+    table = {"recall-scene": scene_replies, **reading("Your cat is called Miso.", "m1")}
+    with ScriptedEngine(table) as engine:
+        (result,) = engine.run([Job("q", lambda: recall(question("What is my cat called?"), delivered, reader))], window=1)
+    return result.value, engine.requests
+
+
+SOFA = "The user sits on a sofa and strokes Miso behind the ears."
+
+
+def test_a_scene_made_at_recall_is_read_beside_the_facts_and_is_no_evidence():
+    answer, (first, second) = recalled(json.dumps({"moment": SOFA}))
+    assert (first.kind, second.kind) == ("recall-scene", "read")
+    assert CAT_FACT.fact in first.user
+    assert SOFA in second.user
+    assert answer.scene == f"Picture: {SOFA} {FOOTER}"
+    assert (answer.state, answer.confidence, answer.abstained) == (State.B, "medium", False)
+    assert SOFA not in answer.seen
+
+
+def test_a_recalled_scene_that_invents_is_made_once_more_and_then_left_out():
+    invented = json.dumps({"moment": "The user sits in Vienna beside Bertram and 40 red lamps."})
+    again, requests = recalled([invented, json.dumps({"moment": SOFA})])
+    assert (SOFA in again.scene, [r.temperature for r in requests[:2]]) == (True, [0.0, 0.3])
+    without, requests = recalled(invented)
+    assert (without.scene, without.text) == ("", "Your cat is called Miso.")
+    assert [r.kind for r in requests] == ["recall-scene", "recall-scene", "read"]
+    assert "scene" not in requests[-1].user.lower()
+    failed, _ = recalled(Raw("{", Finish.LENGTH))
+    assert (failed.scene, failed.abstained) == ("", False)
+
+
+def test_a_quote_is_shown_as_words_and_not_as_a_scene():
+    quoted = item(1, "The user has a cat named Miso.", quote="Miso, my cat, sleeps all day.")
+    answer, (request,) = ask([quoted], reading("Your cat is called Miso.", "m1"))
+    (line,) = (json.loads(text) for text in request.user.split("\n") if text.startswith("{"))
+    assert line["words"] == "Miso, my cat, sleeps all day."
+    assert "scene" not in request.user.lower()
+    assert "words that the question brings back" in request.user
+    assert answer.state is State.B
+
+
+def test_the_room_is_what_the_context_has_beside_prompt_and_reply():
+    reader = Reader(SECRET, lambda t: len(t.split()))
+    room = reader.room(question("What is my cat called?"), 2000)
+    items = (item(1, " ".join(["word"] * (room - 60))),)
+    request = reader.request(question("What is my cat called?"), Delivered("q", "x", State.B, items))
+    assert len(f"{request.system} {request.user}".split()) + request.max_tokens <= 2000
+    assert reader.room(question("What is my cat called?"), 256) == 0

@@ -11,7 +11,6 @@ from dualtrace_local.records import Answer, Gold, State, Usage, Verdict
 from dualtrace_local.report import (
     Failed,
     Header,
-    Labelled,
     ModelUse,
     RunData,
     Share,
@@ -234,8 +233,11 @@ def test_retrieval_gate_and_judge_only_where_measured(tmp_path):
     golds = [gold("q1"), gold("q2"), gold("q3_abs", abstention=True)]
     answers = {"c6": tuple(answer(g.question_id) for g in golds)}
     bare = build(run(golds, answers))
-    assert (bare.retrieval, bare.judge, bare.gate.evidence_dropped.value) == ((), None, None)
-    assert write(bare, tmp_path).markdown.read_text().count("not measured in this run") + 1 == 3
+    assert (bare.retrieval, bare.details.calibrations, bare.gate.evidence_dropped.value) == ((), (), None)
+    page = write(bare, tmp_path).markdown.read_text()
+    assert "Not measured in this run." in page
+    assert "Evidence sessions dropped by the gate: not measured in this run" in page
+    assert "This judge has no calibration" in page
 
     full = build(
         run(
@@ -243,12 +245,10 @@ def test_retrieval_gate_and_judge_only_where_measured(tmp_path):
             answers,
             retrieval={"c6": {"q1": Share(1, 2), "q2": Share(0, 1), "q3_abs": Share(1, 1), "q9": Share(1, 1)}},
             evidence_kept=Share(3, 4),
-            labelled=(Labelled(True, True), Labelled(False, True), Labelled(False, False), Labelled(True, None)),
         )
     )
     assert (full.retrieval[0].any_delivered.value, full.retrieval[0].all_delivered.value) == (0.5, 0.0)
     assert (full.gate.evidence_dropped.value, full.gate.evidence_dropped.n) == (0.25, 4)
-    assert (full.judge.unscored, full.judge.agreement.n, full.judge.false_positives.value) == (1, 3, 0.5)
 
 
 def test_teach_counts_must_balance():
@@ -301,12 +301,43 @@ def test_different_protocols_never_share_a_table(tmp_path, protocol, shared):
     page = write(build(paper_run(header=header(protocol=protocol))), tmp_path).markdown.read_text()
 
     section = page.split("## Beside the published numbers")[1].split("\n## ")[0]
-    heads = [line for line in section.splitlines() if line.startswith("| kind |")]
+    heads = [line for line in section.splitlines() if line.startswith("| condition |")]
     assert len(heads) == (1 if shared else 2)
     assert ("Not comparable" in section) is not shared
     for word in ("Claude Sonnet 4.6", "GPT-4o", "pooled protocol", "100 questions", "73.7 %", "53.5 %", "20.0 %", "read-model"):
         assert word in section
-    assert "| abstention | n=0" in section
+    assert re.search(r"\| c6, ours \|.* \| n=0 \| 73.7 % \(73/99\) \|", section)
+    assert "| c5-fs, paper | not known |" in section
+
+
+def test_pairs_by_kind_say_where_the_discordant_questions_lie(tmp_path):
+    """The 22 and 2 add up over the kinds, and p is corrected for their number; other pairs are whole only."""
+    report = build(paper_run())
+    pair = report.pairs[0]
+
+    assert [k.kind for k in pair.kinds] == ["single-session", "multi-session", "knowledge-update", "temporal"]
+    assert (sum(k.result.agreement.only_first for k in pair.kinds), sum(k.result.agreement.only_second for k in pair.kinds)) == (22, 2)
+    page = write(report, tmp_path).markdown.read_text()
+    assert "| c6 - c7 | n | points, 95 % bootstrap | only first | only second | one-sided p | Holm | exact p | exact, Holm |" in page
+
+
+def test_data_is_named_with_release_sample_and_dates(tmp_path):
+    """Which release, which draw, which single-session kinds, and evidence dated after the question; what is not known is said so."""
+    kinds = ("single-session-user", "single-session-user", "single-session-preference", "multi-session")
+    golds = [gold(f"q{i}", kind) for i, kind in enumerate(kinds)]
+    told = header(release="a.json, cleaned", sample="paper, seed 3", later_evidence=1)
+    page = write(build(run(golds, header=told)), tmp_path / "a").markdown.read_text()
+    for line in (
+        "| release of the data | a.json, cleaned |",
+        "| sample | paper, seed 3 |",
+        "| single-session kinds counted | 2 single-session-user, 1 single-session-preference |",
+        "| evidence dated after the question | 1 of 4 questions |",
+    ):
+        assert line in page
+
+    page = write(build(run(golds)), tmp_path / "b").markdown.read_text()
+    assert "| release of the data | not known" in page
+    assert "| evidence dated after the question | not known |" in page
 
 
 def test_conditions_of_the_run_are_printed(tmp_path):
@@ -331,7 +362,8 @@ def test_same_judge_and_reader_is_said(tmp_path):
     """A model that judges its own answers is named as a weakness."""
     models = (ModelUse("read", "one"), ModelUse("judge", "one"))
 
-    assert "the same model" in write(build(paper_run(header=header(models=models))), tmp_path).markdown.read_text()
+    page = write(build(paper_run(header=header(models=models))), tmp_path).markdown.read_text()
+    assert "(one and one) are the same model or of one family" in page
 
 
 def test_json_is_strict_and_holds_every_outcome(tmp_path):
@@ -364,9 +396,9 @@ def test_files_are_private_self_contained_and_repeatable(tmp_path):
     for one, two in zip(vars(first).values(), vars(second).values(), strict=True):
         assert one.stat().st_mode & 0o777 == 0o600
         assert one.read_bytes() == two.read_bytes()
-    page = first.html.read_text()
-    assert not re.search(r"""(src|href)=["'](?!data:)""", page)
-    assert "15.04" in page
+    for page in (first.html.read_text(), first.questions.read_text()):
+        assert not re.search(r"""(src|href)=["'](?!data:|#|questions\.html)|url\(|@import|<script|<link""", page)
+    assert "15.04" in first.html.read_text()
 
 
 def test_figure_shows_bars_and_can_be_read(tmp_path):

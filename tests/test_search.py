@@ -142,7 +142,7 @@ def test_the_fitting_memory_is_ranked_first(store, embedder, question, anchor, n
 def test_every_search_and_key_finds_it(store, embedder):
     for key in ("fact", "fact-without-anchor", "fact+scene"):
         for way in ("vectors", "hybrid"):
-            condition = Condition(description="x", stored="facts", key=key, search=way, threshold=0.2)
+            condition = Condition(description="x", stored="facts+scenes", key=key, search=way, threshold=0.2)
             delivered = shown(View(store, ME, condition), "Which code opens my gym locker?", embedder)
             assert max(delivered.items, key=lambda i: i.score).anchor == "locker-code"
 

@@ -9,7 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualtrace_local.stats import Agreement, Estimate, Spread, accuracy, agree, compare, kappa, macro, mcnemar, spread, wilson
+from dualtrace_local.stats import (
+    Agreement,
+    Estimate,
+    Repeats,
+    Spread,
+    accuracy,
+    agree,
+    compare,
+    holm,
+    kappa,
+    macro,
+    mcnemar,
+    repeats,
+    spread,
+    unpaired,
+    wilson,
+)
 
 PAPER = Agreement(both=51, neither=24, only_first=22, only_second=2)
 
@@ -160,6 +176,47 @@ def test_macro_counts_each_group_the_same():
     assert found.value == pytest.approx(0.45)
     assert found.n == 12
     assert found.low < 0.45 < found.high
+
+
+def test_unpaired_difference_has_newcombes_interval():
+    """Newcombe's formula from the two Wilson intervals: 56 of 70 against 48 of 80, an example of his paper."""
+    found = unpaired((56, 70), (48, 80))
+    first, second = wilson(56, 70), wilson(48, 80)
+    low = 0.2 - math.hypot(0.8 - first.low, second.high - 0.6)
+    high = 0.2 + math.hypot(first.high - 0.8, 0.6 - second.low)
+
+    assert found.difference.value == pytest.approx(0.2)
+    assert (found.difference.low, found.difference.high) == (pytest.approx(low), pytest.approx(high))
+    assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
+    assert found.p_exact < 0.05
+
+
+def test_unpaired_keeps_a_width_and_mirrors():
+    """All against all is a difference of 0 with a width; swapped, the sign turns; nothing gives nothing."""
+    same = unpaired((5, 5), (9, 9)).difference
+    assert same.value == 0
+    assert same.low < 0 < same.high
+    assert unpaired((3, 9), (8, 9)).difference.low == pytest.approx(-unpaired((8, 9), (3, 9)).difference.high)
+    assert unpaired((0, 0), (73, 99)).difference == Estimate(0)
+    assert unpaired((0, 0), (73, 99)).p_exact is None
+
+
+def test_holm_steps_down():
+    """0.01, 0.04, 0.03 of three tests: 0.03, 0.06, 0.06; what was not tested stays so and counts for nothing."""
+    assert holm([0.01, 0.04, None, 0.03]) == (pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06))
+    assert holm([0.6, 0.9]) == (1.0, 1.0)
+    assert holm([]) == ()
+    assert holm([None]) == (None,)
+
+
+def test_repeats_of_known_numbers():
+    """Standard deviation over runs with n - 1; a single run has none."""
+    found = repeats([0.5, 0.7, 0.6])
+
+    assert (found.n, found.lowest, found.highest) == (3, 0.5, 0.7)
+    assert (found.mean, found.deviation) == (pytest.approx(0.6), pytest.approx(0.1))
+    assert repeats([0.5]) == Repeats(1, 0.5, None, 0.5, 0.5)
+    assert repeats([]) == Repeats(0)
 
 
 def test_kappa_textbook_example():

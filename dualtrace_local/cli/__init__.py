@@ -9,10 +9,13 @@ import click
 from dualtrace_local import __version__
 from dualtrace_local.errors import DualtraceError
 
+from .conditions import conditions
 from .daily import ask, memory, remember, store, teach
 from .data import data
-from .experiments import demo, judge, report, run
+from .experiments import demo, run
+from .judging import judge, report
 from .machine import doctor, models
+from .stats import compare, stats
 
 HELP = ["-h", "--help"]
 
@@ -47,5 +50,5 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (demo, teach, remember, ask, run, judge, report, memory, store, data, models, doctor):
+for command in (demo, teach, remember, ask, run, conditions, judge, report, compare, stats, memory, store, data, models, doctor):
     main.add_command(command)

@@ -1,20 +1,30 @@
-"""Commands of an experiment: run, judge, report, and the demo."""
+"""Commands of an experiment: run, and the demo."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dualtrace_local.config import TeachSettings, read_conditions
+from dualtrace_local.errors import ConfigError
 
 from . import render
-from .common import Choice, conditions_file_option, emit, finish, json_option, limit_option, listener, model_options, names, no_model, say
+from .common import Choice, conditions_file_option, emit, finish, json_option, limit_option, listener, model_options, names
+from .judging import show
+from .stats import compare_folders
 
-if TYPE_CHECKING:
-    from dualtrace_local.pipeline.experiment import Result
+
+def _parse_seeds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """``--seeds 0,1,2``; empty when it is not given."""
+    if value is None:
+        return ()
+    given = [part.strip() for part in value.split(",")]
+    if not all(part.isdecimal() for part in given) or len(set(map(int, given))) < len(given):
+        raise click.BadParameter(f"{value!r}; write different whole numbers, for example 0,1,2")
+    return tuple(map(int, given))
 
 
 @click.command()
@@ -34,6 +44,10 @@ if TYPE_CHECKING:
 @click.option("--development", is_flag=True, help="Label the numbers: prompts or thresholds were tuned on these rows.")
 @click.option("--assistant-chars", type=click.IntRange(min=0), default=TeachSettings().assistant_chars, show_default=True,
               help="Characters of each assistant turn that the writer reads.")  # fmt: skip
+@click.option("--sample", type=click.Choice(["paper"]), help="paper: draw 20 questions of each of the paper's kinds and 20 abstentions.")
+@click.option("--sample-seed", type=int, metavar="N", help="Seed of the draw; 42 if not given.")
+@click.option("--seeds", metavar="LIST", callback=_parse_seeds,
+              help="Several runs, one for each seed (0,1,2), in seed-N folders under --out; instead of --seed.")  # fmt: skip
 @limit_option
 @model_options
 @json_option
@@ -46,6 +60,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     hide_later: bool,
     development: bool,
     assistant_chars: int,
+    sample: str | None,
+    sample_seed: int | None,
+    seeds: tuple[int, ...],
     limit: int | None,
     choice: Choice,
     as_json: bool,
@@ -53,52 +70,33 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     """Teach DATASET once, answer its questions under each condition, judge, report. Started again, it goes on where it stopped."""
     from dualtrace_local.pipeline import experiment
     from dualtrace_local.pipeline.parts import Parts
+    from dualtrace_local.pipeline.sample import SEED, draw
 
+    if sample is None and sample_seed is not None:
+        raise ConfigError("--sample-seed is the seed of a draw; give --sample paper too, or leave it out")
     plan = experiment.Plan(
         dataset,
         names(conditions),
         "pooled" if protocol == "pooled" else "official",
         hide_later,
         limit,
-        TeachSettings(assistant_chars=assistant_chars, seed=choice.seed),
+        TeachSettings(assistant_chars=assistant_chars),
         development,
+        draw(dataset, SEED if sample_seed is None else sample_seed, limit) if sample else None,
     )
-    with Parts(choice.models, listener(), seed=choice.seed) as parts:
-        result = experiment.run(plan, out, parts, read_conditions(conditions_file))
-    _show(result, out, as_json)
+    chosen = read_conditions(conditions_file)
 
+    def once(seed: int, folder: Path) -> experiment.Result:
+        seeded = replace(plan, settings=plan.settings.model_copy(update={"seed": seed}))
+        with Parts(choice.models, listener(), seed=seed) as parts:
+            return experiment.run(seeded, folder, parts, chosen)
 
-@click.command()
-@click.argument("run_folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
-@model_options
-@json_option
-def judge(run_folder: Path, choice: Choice, as_json: bool) -> None:
-    """Judge the answers of a run that have no verdict yet, and report. Another --judge-model judges anew beside the first."""
-    from dualtrace_local.pipeline import experiment
-    from dualtrace_local.pipeline.parts import Parts
-
-    with Parts(choice.models, listener(), seed=choice.seed) as parts:
-        result = experiment.judge_run(run_folder, parts)
-    _show(result, run_folder, as_json)
-
-
-@click.command()
-@click.argument("run_folder", metavar="RUN", type=click.Path(file_okay=False, path_type=Path))
-@no_model
-@json_option
-def report(run_folder: Path, as_json: bool) -> None:
-    """Make the report of a run again from its files; no model is needed."""
-    from dualtrace_local.pipeline import experiment
-
-    _show(experiment.report_run(run_folder, say), run_folder, as_json)
-
-
-def _show(result: Result, out: Path, as_json: bool) -> None:
-    if as_json:
-        emit(render.result_json(result, out))
-    else:
-        render.result(result, out)
-    finish(result.failed + result.unscored)
+    if not seeds:
+        show(once(choice.seed, out), out, as_json)
+        return
+    results = {folder: once(seed, folder) for seed in seeds for folder in (out / f"seed-{seed}",)}
+    compare_folders(results, as_json)
+    finish(sum(result.failed + result.unscored for result in results.values()))
 
 
 @click.command()

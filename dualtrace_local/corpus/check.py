@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from dualtrace_local.records import Entry, Gold, Rejected, Session, digest_of
 
 from . import parsed
 from .known import DEFECTS, RELEASES, Defect, Release
-from .source import content, file_digest, is_packed
+from .source import content_digest, file_digest, is_packed
 
 SHOWN = 1000
 """Lines about bad records, and notes, that a result holds; all are counted."""
@@ -159,7 +158,7 @@ def check(path: Path, advance: Callable[[], None] = lambda: None) -> DataCheck:
         advance()
     packed = is_packed(path)
     sha256 = file_digest(path)
-    inside = _content_digest(path) if packed else sha256
+    inside = content_digest(path) if packed else sha256
     known = RELEASES.get(inside)
     variant, because = _variant(count, known)
     return DataCheck(
@@ -196,14 +195,6 @@ def check(path: Path, advance: Callable[[], None] = lambda: None) -> DataCheck:
         defects=_defects(count, variant, known.release if known else ""),
         uses=tuple(_uses(count)),
     )
-
-
-def _content_digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with content(path) as (file, _):
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _variant(count: _Count, known: Release | None) -> tuple[str, str]:

@@ -7,6 +7,9 @@ file alone: nothing in a row tells a cleaned one from an original.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from .source import content_digest
 
 VERSION = "2026-12-01"
 """Day on which the tables were last changed."""
@@ -35,6 +38,12 @@ RELEASES = {
     "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4": Release("locomo", "locomo10.json", "10 conversations", "2024"),
 }
 """Digests that several independent users of the files have published. That of longmemeval_m is not among them."""
+
+
+def release_of(path: Path) -> str:
+    """The released file that ``path`` is by its digest, with its release; empty for any other file."""
+    known = RELEASES.get(content_digest(path))
+    return f"{known.file}, {known.release}" if known else ""
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,17 @@ def file_digest(path: Path) -> str:
         _unreadable(path, problem)
 
 
+def content_digest(path: Path) -> str:
+    """Hex SHA-256 of what is in the file, unpacked where it is packed. Raises DataError when it cannot be read."""
+    if not is_packed(path):
+        return file_digest(path)
+    digest = hashlib.sha256()
+    with content(path) as (file, _):
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
 def decoded(raw: Raw, place: Place) -> object:
     """The JSON value of a record. Raises BadRecordError: bad UTF-8, broken JSON, NaN, or nested too deeply."""
     if raw.fault:

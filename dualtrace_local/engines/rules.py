@@ -24,9 +24,18 @@ _LONGEST = 160
 def reply(request: Request) -> str:
     """The JSON text of a reply that fits ``request.output``. Raises KeyError for a kind of request that has no rule."""
     data = [match.group(2) for match in _DATA.finditer(request.user)]
-    rule = {"facts": _facts, "details": _details, "gate": _gate, "anchor": _anchor, "scene": _scene, "read": _read, "judge": _judge}[
-        request.kind
-    ]
+    rule = {
+        "facts": _facts,
+        "facts+scene": _facts,
+        "details": _details,
+        "details+scene": _details,
+        "gate": _gate,
+        "anchor": _anchor,
+        "scene": _scene,
+        "recall-scene": _scene,
+        "read": _read,
+        "judge": _judge,
+    }[request.kind]
     return json.dumps(rule(request, data[-1] if request.kind == "scene" else data[0]), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -68,16 +77,26 @@ def _third_person(sentence: str) -> str:
 
 
 def _facts(request: Request, data: str) -> dict[str, Any]:
-    if "groups" in request.output.model_fields:
+    fields = request.output.model_fields
+    if "groups" in fields:
         facts = _statements(data, 6)
-        return {"groups": [{"topic": _slug(facts), "kind": "discrete", "category": "other", "facts": facts}] if facts else []}
-    limit = next((m.max_length for m in request.output.model_fields["facts"].metadata if hasattr(m, "max_length")), 5)
-    return {"facts": _statements(data, limit)}
+        group = {"topic": _slug(facts), "kind": "discrete", "category": "other", "facts": facts}
+        if request.kind == "facts+scene":
+            group["picture"] = _picture(facts)
+        return {"groups": [group] if facts else []}
+    listed = fields["notes" if "notes" in fields else "facts"]
+    limit = next((m.max_length for m in listed.metadata if hasattr(m, "max_length")), 5)
+    return _listed(request, _statements(data, limit))
 
 
-def _details(_request: Request, data: str) -> dict[str, Any]:
+def _details(request: Request, data: str) -> dict[str, Any]:
     lines = [line.removeprefix("- ") for line in data.split("\n")]
-    return {"facts": _rewritten(lines, len(lines))}
+    return _listed(request, _rewritten(lines, len(lines)))
+
+
+def _listed(request: Request, facts: list[str]) -> dict[str, Any]:
+    """The statements, each with its moment where both are asked for."""
+    return {"notes": [{"fact": f, "moment": _moment([f])} for f in facts]} if "notes" in request.output.model_fields else {"facts": facts}
 
 
 def _gate(_request: Request, data: str) -> dict[str, Any]:
@@ -102,11 +121,21 @@ def _anchor(_request: Request, data: str) -> dict[str, Any]:
 
 
 def _scene(request: Request, data: str) -> dict[str, Any]:
-    things = _slug(data.split("\n")).replace("-", " and ")
-    if "picture" in request.output.model_fields:
-        detail = " ".join(line.removeprefix("- ") for line in data.split("\n")).replace('"', "'")[:600].rstrip(".")
-        return {"picture": f"Picture: the user sits at a wooden table with a card about {things}. {detail}."}
-    return {"moment": f"The user sits at a wooden table and holds up a card about {things}."}
+    lines = data.split("\n")
+    return {"picture": _picture(lines)} if "picture" in request.output.model_fields else {"moment": _moment(lines)}
+
+
+def _moment(lines: list[str]) -> str:
+    return f"The user sits at a wooden table and holds up a card about {_things(lines)}."
+
+
+def _picture(lines: list[str]) -> str:
+    detail = " ".join(line.removeprefix("- ") for line in lines).replace('"', "'")[:600].rstrip(".")
+    return f"Picture: the user sits at a wooden table with a card about {_things(lines)}. {detail}."
+
+
+def _things(lines: list[str]) -> str:
+    return _slug(lines).replace("-", " and ")
 
 
 def _read(request: Request, data: str) -> dict[str, Any]:

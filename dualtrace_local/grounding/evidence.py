@@ -157,6 +157,11 @@ def hedged(quote: str) -> bool:
     return bool(_HEDGE.search(quote))
 
 
+def at_stake(quote: str) -> bool:
+    """Whether these words of the user's have real consequences: codes, medicine, safety."""
+    return bool(_STAKES.search(quote))
+
+
 def score(component: Component) -> Evidence:
     """The evidence of one grounded sentence, from the user's words behind it.
 
@@ -195,7 +200,7 @@ def session_evidence(scores: Iterable[Evidence], turns: Sequence[Turn], *, order
     each = tuple(scores)
     said = "\n".join(t.text for t in turns if t.role == "user")
     basis = tuple(dict.fromkeys(quote for e in each for quote in e.basis))
-    override = "remember" if ordered or REMEMBER.search(said) else "stakes" if any(_STAKES.search(q) for q in basis) else ""
+    override = "remember" if ordered or REMEMBER.search(said) else "stakes" if any(map(at_stake, basis)) else ""
     if forbidden(turns):
         override = "forget"
     return Evidence(

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from dualtrace_local.config import BATCH, Condition, Conditions, Role, TeachSettings
+from dualtrace_local.config import Conditions, Role, TeachSettings
 from dualtrace_local.corpus import file_digest, read
+from dualtrace_local.corpus.known import release_of
 from dualtrace_local.domains import prompts
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError, RunError
-from dualtrace_local.judge import PROMPTS as JUDGE_PROMPTS
-from dualtrace_local.judge import judge
+from dualtrace_local.judge import judge, shaped_by
 from dualtrace_local.masking import mask
-from dualtrace_local.recall import Reader, recall
-from dualtrace_local.records import Answer, Done, Entry, Failure, Question, Rejected, Scope, Session, Usage, digest_of, plain
+from dualtrace_local.records import Answer, Done, Entry, Question, Rejected, Scope, Session, digest_of, plain
 from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
 from dualtrace_local.report.records import APART, OVERALL
-from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
-from .folder import KeyedGold, Meter, RunFolder, tally
+from .calibrate import Imported, import_results
+from .files import write_json
+from .folder import KeyedGold, Meter, RunFolder
+from .keys import embed_keys
+from .observed import observed, pages
 from .parts import Parts, versions
-from .rounds import embed_rounds
-from .teach import Teaching, fingerprint_parts, readable
+from .recalling import Protocol, answer, reading_parts, view_parts
+from .sample import Sample
+from .stages import work_through
+from .teach import Sources, Teaching, fingerprint_parts, readable
 
-Protocol = Literal["official", "pooled"]
+STORES = {"once": "store", "jointly": "store-joint"}
+"""Folders of the stores of a run, by how a condition wants them taught."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. ``official``: a question sees its own haystack only (LongMemEval); ``pooled``: the union of all (the paper)."""
+    """What to run. ``official``: a question sees its own haystack only (LongMemEval); ``pooled``: the union of all (the paper).
+
+    ``sample`` is a draw from the dataset, None asks every question.
+    """
 
     dataset: Path
     conditions: tuple[str, ...] = ("c6", "c7")
@@ -43,6 +50,15 @@ class Plan:
     limit: int | None = None
     settings: TeachSettings = TeachSettings()
     development: bool = False
+    sample: Sample | None = None
+
+    def identity(self, digest: str) -> dict[str, Any]:
+        """What is taught and asked, for fingerprints; ``digest`` is the dataset's."""
+        return {"dataset": digest, "limit": self.limit, **({"sample": self.sample.digest} if self.sample else {})}
+
+    def sources(self) -> Sources:
+        """The sessions to teach. Raises DataError when the dataset cannot be read."""
+        return readable([self.dataset], self.limit, frozenset(self.sample.ids) if self.sample else None)
 
 
 @dataclass(frozen=True)
@@ -62,35 +78,43 @@ def run(plan: Plan, out: Path, parts: Parts, conditions: Conditions) -> Result:
     """
     chosen = {name: conditions.get(name) for name in plan.conditions}
     digest = file_digest(plan.dataset)
-    taught = {"dataset": digest, "limit": plan.limit, **fingerprint_parts(parts, plan.settings)}
+    taught = {**plan.identity(digest), **fingerprint_parts(parts, plan.settings)}
     _check_questions(plan)
-    reading = _reading_parts(parts, plan, digest_of(taught))
+    reading = reading_parts(parts, plan.protocol, plan.hide_later, digest_of(taught))
+    together = {**plan.identity(digest), **fingerprint_parts(parts, plan.settings, jointly=True)}
+    jointly = {"teach jointly": together} if any(c.taught == "jointly" for c in chosen.values()) else {}
+    views = {n: view_parts(c, parts, digest_of(together)) for n, c in chosen.items()}
+    fingerprints = {"teach": taught, **jointly, "recall": reading, **{f"recall {n}": view for n, view in views.items()}}
     with RunFolder.written(out, parts.listener.say, create=True) as folder:
-        for stage, fingerprint in (("teach", taught), ("recall", reading), *((f"recall {n}", _view(c)) for n, c in chosen.items())):
+        for stage, fingerprint in fingerprints.items():
             folder.check(stage, fingerprint)
-        folder.guard("teach", taught)
+        for stage in ("teach", *jointly):
+            folder.guard(stage, fingerprints[stage])
         folder.started()
+        if plan.sample:
+            write_json(out / "sample.json", plan.sample.document(plan.dataset.name, digest))
         totals = _teach(plan, folder, parts, digest)
         folder.guard("recall", reading)
         folder.save(protocol=plan.protocol, hide_later=plan.hide_later)
         _save_models(folder, parts, Role.READ)
-        embed_rounds(out / "store", parts, Scope(), chosen.values())
-        with Store.open(out / "store", parts.embedder, say=parts.listener.say) as store:
-            questions = folder.questions()
-            for name, condition in chosen.items():
-                folder.guard(f"recall {name}", _view(condition))
-                told = condition.description + (" (reconstruction: the paper leaves parts open)" if condition.reconstruction else "")
-                folder.save(
-                    conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), name])),
-                    described={**folder.manifest.get("described", {}), name: told},
-                )
-                _recall(name, condition, plan, questions, folder, store, parts)
-        return replace(_judge(folder, parts), teach=totals)
+        failed = _teach_jointly(plan, folder, parts) if jointly else 0
+        embed_keys(out / STORES["once"], parts, Scope(), [c for c in chosen.values() if c.taught == "once"])
+        for name, condition in chosen.items():
+            folder.guard(f"recall {name}", views[name])
+            folder.save(
+                conditions=list(dict.fromkeys([*folder.manifest.get("conditions", []), name])),
+                described={**folder.manifest.get("described", {}), name: condition.told},
+                reconstructed=[n for n in folder.manifest.get("reconstructed", []) if n != name] + [name] * condition.reconstruction,
+            )
+            with Store.open(out / STORES[condition.taught], parts.embedder, say=parts.listener.say) as store:
+                answer(name, condition, plan.protocol, plan.hide_later, folder, store, parts)
+        result = _judge(folder, parts)
+        return replace(result, teach=totals, failed=result.failed + failed)
 
 
 def _save_models(folder: RunFolder, parts: Parts, *roles: Role) -> None:
     """Note which models played these roles, for the report."""
-    used = {role.value: parts.identity(role) | {"engine": parts.spec(role).engine} for role in roles}
+    used = {role.value: parts.identity(role) | {"engine": parts.spec(role).engine, "origin": parts.spec(role).origin} for role in roles}
     folder.save(models={**folder.manifest.get("models", {}), **used})
 
 
@@ -112,6 +136,7 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTot
     questions: dict[str, Question] = {}
     golds: dict[str, KeyedGold] = {}
     later: dict[str, bool] = {}
+    later_evidence: dict[str, bool] = {}
     texts: set[str] = set()
     occurrences = 0
 
@@ -123,11 +148,13 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTot
             keys = tuple(s.key for s in masked)
             questions[entry.question.id] = replace(entry.question, text=mask(entry.question.text), haystack=keys)
             golds[entry.question.id] = KeyedGold(entry.gold, tuple(dict.fromkeys(keys[i] for i in entry.gold.evidence)))
-            later[entry.question.id] = any(s.date and entry.question.date and s.date > entry.question.date for s in masked)
+            after = [bool(s.date and entry.question.date and s.date > entry.question.date) for s in masked]
+            later[entry.question.id] = any(after)
+            later_evidence[entry.question.id] = any(after[i] for i in entry.gold.evidence)
 
-    with Store.open(folder.path / "store", parts.embedder, write=True, create=True, say=parts.listener.say) as store:
+    with Store.open(folder.path / STORES["once"], parts.embedder, write=True, create=True, say=parts.listener.say) as store:
         teaching = Teaching(store, parts, plan.settings, scope=Scope(), seen=seen, committed=Meter(folder, "teach").note)
-        totals = teaching.run(readable([plan.dataset], plan.limit))
+        totals = teaching.run(plan.sources())
         store.set_haystacks({q.id: q.haystack for q in questions.values()})
         ledger = store.sessions()
     folder.write_questions(questions.values(), golds.values())
@@ -138,7 +165,10 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTot
     folder.save(
         dataset=plan.dataset.name,
         dataset_sha256=digest,
+        release=release_of(plan.dataset),
+        sample=plan.sample.told if plan.sample else "",
         later_questions=sum(later.values()),
+        later_evidence=sum(later_evidence.values()),
         distinct_sessions=len(texts),
         session_occurrences=occurrences,
         development=plan.development or folder.manifest.get("development", False),
@@ -153,106 +183,16 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTot
     return totals
 
 
-# ------------------------------------------------------------------------------------------------------ recall
-
-
-def _reading_parts(parts: Parts, plan: Plan, taught: str) -> dict[str, Any]:
-    """What all conditions of a run share, since a table names one reader and one protocol."""
-    return {
-        "teach": taught,
-        "reader": parts.identity(Role.READ),
-        "context_tokens": parts.spec(Role.READ).budgets.context,
-        "prompts": {name: prompts.digest(name) for name in Reader.PROMPTS},
-        "protocol": plan.protocol,
-        "hide_later": plan.hide_later,
-        "seed": parts.seed,
-    }
-
-
-def _view(condition: Condition) -> dict[str, Any]:
-    """What makes a condition: all of its entry but the words about it."""
-    return condition.model_dump(mode="json", exclude={"description", "reconstruction"})
-
-
-def _recall(
-    name: str, condition: Condition, plan: Plan, questions: Sequence[Question], folder: RunFolder, store: Store, parts: Parts
-) -> None:
-    """Answer what has no answer yet under one condition."""
-    done = {a.question_id for a in folder.answers(name)}
-    pending = [q for q in questions if q.id not in done]
-    reader = Reader(store.secret, parts.count(Role.READ), parts.seed)
-    names = {row.key: row.external_id or row.key for row in store.sessions()}
-    everything = frozenset(key for q in questions for key in q.haystack)
-    budget = parts.spec(Role.READ).budgets.context
-
-    @lru_cache(maxsize=1)  # questions about the same sessions follow each other
-    def seen_by(visible: frozenset[str], hide_after: datetime | None) -> View:
-        return View(store, Scope(), condition, visible, hide_after, name)
-
-    def jobs() -> Iterator[Job]:
-        for question in pending:
-            visible = frozenset(question.haystack) if plan.protocol == "official" else everything
-            view = seen_by(visible, question.date if plan.hide_later else None)
-            delivered = search(view, question, parts.embedder, budget, parts.count(Role.READ))
-            yield Job(question.id, partial(recall, question, delivered, reader))
-
-    def keep(batch: Sequence[Done]) -> None:
-        folder.add_answers(name, (_with_names(done.value, names) for done in batch))
-
-    _stage("recall", name, Role.READ, (len(pending), len(questions)), jobs, keep, folder, parts)
-    folder.export_hypotheses(name)
-
-
-def _with_names(answer: Answer, names: dict[str, str]) -> Answer:
-    """Sources as people know them: the session's own id instead of its key."""
-    return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
-
-
-def _stage(
-    stage: str,
-    condition: str,
-    role: Role,
-    pending: tuple[int, int],
-    jobs: Callable[[], Iterator[Job]],
-    keep: Callable[[Sequence[Done]], None],
-    folder: RunFolder,
-    parts: Parts,
-) -> None:
-    """Run jobs, keep finished ones and their usage in durable batches, note failures.
-
-    ``pending``: how many items are left, and of how many. Nothing is started when nothing is left.
-    """
-    (left, total), listener = pending, parts.listener
-    if not left:
-        return
-    if left < total:
-        listener.say(f"resumed: {stage} {condition}: {total - left} of {total} are there already and stay")
-    listener.stage(f"{stage} {condition}", left)
-    batch: list[Done] = []
-    usage: dict[str, Usage] = {}
-    meter = Meter(folder, stage, condition)
-
-    def flush() -> None:
-        keep(batch)
-        meter.note(usage)
-        batch.clear()
-        usage.clear()
-
-    try:
-        for result in parts.engine(role).run(jobs(), window=parts.spec(role).window):
-            tally(usage, result.usage)
-            if isinstance(result, Failure):
-                failure = {"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": result.raw}
-                folder.lines("failures.jsonl").append([failure])
-                listener.say(f"{stage} {condition}:{result.key}: {result.reason}; tried again by the next start")
-            else:
-                batch.append(result)
-            if len(batch) >= BATCH:
-                flush()
-            listener.advance()
-    finally:
-        flush()
-        listener.end()
+def _teach_jointly(plan: Plan, folder: RunFolder, parts: Parts) -> int:
+    """Teach once more, both traces in one completion, into a store of its own. The number of failed sessions."""
+    with Store.open(folder.path / STORES["jointly"], parts.embedder, write=True, create=True, say=parts.listener.say) as store:
+        committed = Meter(folder, "teach jointly").note
+        teaching = Teaching(store, parts, plan.settings, scope=Scope(), committed=committed, jointly=True)
+        totals = teaching.run(plan.sources())
+        ledger = store.sessions()
+    memories, scenes = sum(row.memories for row in ledger), sum(row.with_scene for row in ledger)
+    folder.save(jointly={"sessions": len(ledger), "memories": memories, "with_scene": scenes, "failed": totals.failed})
+    return totals.failed
 
 
 # ------------------------------------------------------------------------------------------------------- judge
@@ -266,7 +206,7 @@ def judge_run(out: Path, parts: Parts) -> Result:
 
 def _judge(folder: RunFolder, parts: Parts) -> Result:
     by = parts.name(Role.JUDGE)
-    model = {"model": parts.identity(Role.JUDGE), "prompts": {n: prompts.digest(n) for n in JUDGE_PROMPTS}, "seed": parts.seed}
+    model = {"model": parts.identity(Role.JUDGE), "prompts": shaped_by(), "seed": parts.seed}
     _check_taught(folder)
     folder.guard(f"judge {by}", model)
     golds = {g.gold.question_id: g.gold for g in folder.golds()}
@@ -281,10 +221,20 @@ def _judge(folder: RunFolder, parts: Parts) -> Result:
         def keep(batch: Sequence[Done], condition: str = condition) -> None:
             folder.verdict_lines(condition, by).append(plain(done.value) for done in batch)
 
-        _stage("judge", condition, Role.JUDGE, (len(pending), len(answers)), jobs, keep, folder, parts)
+        work_through("judge", condition, Role.JUDGE, (len(pending), len(answers)), jobs, keep, folder, parts)
     folder.save(judge=by)
     _save_models(folder, parts, Role.JUDGE)
     return _report(folder)
+
+
+def import_run(out: Path, results: Path, name: str, condition: str, say: Callable[[str], None]) -> tuple[Imported, Result]:
+    """Take a file of verdicts that were made elsewhere as those of the judge ``name``, then report. Lines that give none are told."""
+    with RunFolder.written(out, say) as folder:
+        _check_taught(folder)
+        found = import_results(folder, results, name, condition)
+        for line in found.told:
+            say(line)
+        return found, _report(folder)
 
 
 def _check_taught(folder: RunFolder) -> None:
@@ -300,7 +250,13 @@ def report_run(out: Path, say: Callable[[str], None]) -> Result:
     return _report(RunFolder(out, say))
 
 
-def _report(folder: RunFolder) -> Result:
+def report_of(out: Path, say: Callable[[str], None]) -> Report:
+    """The report of a run folder, with nothing written. Raises RunError while it lacks answers or verdicts."""
+    return build(_gathered(RunFolder(out, say))[0])
+
+
+def _gathered(folder: RunFolder) -> tuple[RunData, tuple[KeyedGold, ...], dict[str, dict[str, Any]]]:
+    """What the report is made from, the golds with the keys of their sessions, and the ledger."""
     _check_taught(folder)
     manifest = folder.manifest
     if "judge" not in manifest:
@@ -310,7 +266,6 @@ def _report(folder: RunFolder) -> Result:
     ledger = {row["key"]: row for row in folder.lines("sessions.jsonl").read()}
     answers = {c: folder.answers(c) for c in conditions}
     answered = {(c, a.question_id) for c in conditions for a in answers[c]}
-    totals = _totals(folder, ledger)
     data = RunData(
         header=_header(folder),
         golds=tuple(g.gold for g in golds),
@@ -321,17 +276,23 @@ def _report(folder: RunFolder) -> Result:
             for line in _last_failures(folder).values()
             if line["stage"] == "recall" and (line["condition"], line["key"]) not in answered
         ),
-        teach=totals,
+        teach=_totals(folder, ledger),
         recall_usage=folder.usage("recall"),
         judge_usage=folder.usage("judge"),
         evidence_kept=_kept(golds, ledger),
         retrieval={c: _retrieval(answers[c], golds) for c in conditions},
+        observed=observed(folder, answers, golds, ledger),
     )
+    return data, golds, ledger
+
+
+def _report(folder: RunFolder) -> Result:
+    data, golds, ledger = _gathered(folder)
     report = build(data)
-    write(report, folder.path / "report")
+    write(report, folder.path / "report", pages(folder, report, data.answers, golds, ledger))
     overall = [row for row in report.rows if row.kind in (OVERALL, *APART)]
-    failed = totals.failed + sum(row.failed + row.missing for row in overall)
-    return Result(report, totals, failed, sum(row.unscored for row in overall))
+    failed = report.teach.failed + sum(row.failed + row.missing for row in overall)
+    return Result(report, report.teach, failed, sum(row.unscored for row in overall))
 
 
 def _last_failures(folder: RunFolder) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -391,4 +352,8 @@ def _header(folder: RunFolder) -> Header:
         window=m["window"],
         seconds=folder.seconds(),
         development=m["development"],
+        release=m.get("release", ""),
+        sample=m.get("sample", ""),
+        later_evidence=m.get("later_evidence"),
+        reconstructed=tuple(m.get("reconstructed", ())),
     )

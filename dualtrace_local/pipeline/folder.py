@@ -147,12 +147,19 @@ class RunFolder:
         return tuple(self.lines("gold.jsonl").records(_gold))
 
     def answers(self, condition: str) -> tuple[Answer, ...]:
-        """The answers of a condition in file order; of several to one question the first counts."""
+        """The answers of a condition in file order, without what the reader saw; of several to one question the first counts."""
         return tuple(self.answer_lines(condition).records(_answer))
 
     def add_answers(self, condition: str, answers: Iterable[Answer]) -> None:
         """Append answers."""
         self.answer_lines(condition).append({**plain(a), "confidence": a.confidence} for a in answers)
+
+    def seen(self, condition: str) -> dict[str, str]:
+        """What the reader saw for each answer of a condition, by question; of several answers to one the first counts."""
+        found: dict[str, str] = {}
+        for key, text in self.answer_lines(condition).records(lambda line: (line["question_id"], line.get("seen", ""))):
+            found.setdefault(key, text)
+        return found
 
     def export_hypotheses(self, condition: str) -> None:
         """Write the answers of a condition in the plain form that LongMemEval's evaluate_qa.py reads, each question once."""
@@ -232,7 +239,7 @@ def _gold(line: dict[str, Any]) -> KeyedGold:
 
 
 def _answer(line: dict[str, Any]) -> Answer:
-    tuples = {name: tuple(line[name]) for name in ("delivered", "delivered_sessions")}
-    made = {**line, **tuples, "state": State(line["state"]), "sources": tuple(Source(**s) for s in line["sources"])}
+    tuples = {name: tuple(line[name]) for name in ("delivered", "delivered_sessions")} | {"ranked": tuple(line.get("ranked", ()))}
+    made = {**line, **tuples, "state": State(line["state"]), "sources": tuple(Source(**s) for s in line["sources"]), "seen": ""}
     made.pop("confidence", None)
     return Answer(**made)

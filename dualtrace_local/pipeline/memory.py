@@ -11,16 +11,17 @@ from typing import Self
 
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
-from dualtrace_local.errors import EngineError
+from dualtrace_local.errors import ConfigError, EngineError
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
 
+from .keys import embed_keys
 from .parts import Listener, Parts
+from .recalling import budget as room_for
 from .remember import Remembered, remember
-from .rounds import embed_rounds
 from .teach import Teaching, readable
 
 DEFAULT_CONDITION = "c6"
@@ -75,8 +76,8 @@ class Memory:
         self, query: str, *, as_of: datetime | None = None, condition: str = DEFAULT_CONDITION, budget: int | None = None
     ) -> Delivered:
         """What would be delivered for ``query``: the state and the items. No language model is asked."""
-        rules = read_conditions().get(condition)
-        embed_rounds(self.path, self.parts, self.scope, [rules])
+        rules = _usable(condition, read_conditions().get(condition))
+        embed_keys(self.path, self.parts, self.scope, [rules])
         with self._store() as store:
             return self._search(store, self._question(query, as_of), condition, rules, budget)
 
@@ -93,8 +94,8 @@ class Memory:
         In state C no model is started. Raises EngineError when the reading model gave no whole answer.
         """
         asked = self._question(question, as_of)
-        rules = rules or read_conditions().get(condition)
-        embed_rounds(self.path, self.parts, self.scope, [rules])
+        rules = _usable(condition, rules or read_conditions().get(condition))
+        embed_keys(self.path, self.parts, self.scope, [rules])
         with self._store() as store:
             delivered = self._search(store, asked, condition, rules, None)
             names = {row.key: row.external_id or row.key for row in store.sessions(self.scope)}
@@ -123,13 +124,21 @@ class Memory:
         return Store.open(self.path, self.parts.embedder, say=self.parts.listener.say)
 
     def _search(self, store: Store, question: Question, name: str, condition: Condition, budget: int | None) -> Delivered:
-        tokens = budget or self.parts.spec(Role.READ).budgets.context
-        view = View(store, self.scope, condition, name=name)
+        reader = Reader(store.secret, self.parts.count(Role.READ))
+        tokens = budget or room_for(condition, question, reader, self.parts)
+        view = View(store, self.scope, condition, name=name, seed=self.parts.seed)
         return search(view, question, self.parts.embedder, tokens, self.parts.count(Role.READ))
 
     @staticmethod
     def _question(text: str, as_of: datetime | None) -> Question:
         return Question(digest_of("question", text, as_of), text, as_of)
+
+
+def _usable(name: str, condition: Condition) -> Condition:
+    """Raises ConfigError for a condition whose memories are not those of a store that is taught day by day."""
+    if condition.taught == "jointly":
+        raise ConfigError(f"condition {name!r} reads memories that are taught for it alone; use it in `dualtrace run`, or another one here")
+    return condition
 
 
 def _without_a_model(question: Question, delivered: Delivered) -> Answer:

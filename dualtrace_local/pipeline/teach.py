@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from dualtrace_local.domains.personal import Personal
 from dualtrace_local.encode import encode
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError
+from dualtrace_local.joint import Joint, encode_jointly
 from dualtrace_local.masking import mask_session
 from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
 from dualtrace_local.report import TeachTotals
@@ -49,17 +50,26 @@ class Sources:
     sessions: int
     unreadable: tuple[str, ...] = ()
     limit: int | None = None
+    questions: frozenset[str] | None = None
+
+    def entries(self, path: Path, scope: Scope | None = None) -> Iterator[Entry | Rejected]:
+        """The entries of a file that are to be taught; with ``questions``, those of these questions alone."""
+        return (e for e in read(path, scope, self.limit) if isinstance(e, Rejected) or self._asked(e))
+
+    def _asked(self, entry: Entry) -> bool:
+        return self.questions is None or (entry.question is not None and entry.question.id in self.questions)
 
 
-def readable(paths: Sequence[Path], limit: int | None = None) -> Sources:
+def readable(paths: Sequence[Path], limit: int | None = None, questions: frozenset[str] | None = None) -> Sources:
     """Pass over the files once, before anything is made or loaded. Raises DataError when none of them can be read."""
+    asked = Sources((), 0, limit=limit, questions=questions)
     good: list[Path] = []
     bad: list[DataError] = []
     rejected = 0
     keys: set[str] = set()
     for path in paths:
         try:
-            for entry in read(path, limit=limit):
+            for entry in asked.entries(path):
                 if isinstance(entry, Rejected):
                     rejected += 1
                 else:
@@ -70,13 +80,16 @@ def readable(paths: Sequence[Path], limit: int | None = None) -> Sources:
             good.append(path)
     if bad and not good:
         raise bad[0]
-    return Sources(tuple(good), len(keys) + rejected, tuple(str(problem) for problem in bad), limit)
+    return replace(asked, paths=tuple(good), sessions=len(keys) + rejected, unreadable=tuple(str(problem) for problem in bad))
 
 
-def fingerprint_parts(parts: Parts, settings: TeachSettings) -> dict[str, Any]:
-    """All that changes what is written: model, prompts, settings, gate, budgets, seed (design section 9)."""
+def fingerprint_parts(parts: Parts, settings: TeachSettings, *, jointly: bool = False) -> dict[str, Any]:
+    """All that changes what is written: model, prompts, settings, gate, budgets, seed (design section 9).
+
+    ``jointly``: both traces in one completion, which is told by its prompts and shapes.
+    """
     spec = parts.spec(Role.ENCODE)
-    domain = Personal(b"", len, spec.gate, spec.budgets, settings)
+    domain = (Joint if jointly else Personal)(b"", len, spec.gate, spec.budgets, settings)
     return {
         "model": parts.identity(Role.ENCODE),
         "gate": spec.gate.value,
@@ -113,7 +126,7 @@ class _Counts:
 
 
 class Teaching:
-    """One teach of some sources into a store that is open for writing.
+    """One teach of some sources into a store that is open for writing; ``jointly`` with both traces in one completion.
 
     ``run`` may be interrupted at any moment: what was committed stays, the flows in flight are done again by the same command.
     """
@@ -127,6 +140,7 @@ class Teaching:
         scope: Scope,
         seen: Seen | None = None,
         committed: Committed | None = None,
+        jointly: bool = False,
     ) -> None:
         self.store = store
         self.parts = parts
@@ -135,7 +149,8 @@ class Teaching:
         self.seen = seen
         self.committed = committed
         self.listener: Listener = parts.listener
-        self.fingerprint = digest_of(fingerprint_parts(parts, settings))
+        self.jointly = jointly
+        self.fingerprint = digest_of(fingerprint_parts(parts, settings, jointly=jointly))
         self.known = dict(store.known())
         self.forgotten = store.forgotten()
         self.failures = JsonLines(store.path / "failures.jsonl", self.listener.say)
@@ -178,7 +193,7 @@ class Teaching:
         for source in sources.paths:
             shared: tuple[Session, ...] | None = None
             masked: tuple[Session, ...] = ()
-            for entry in read(source, self.scope, sources.limit):
+            for entry in sources.entries(source, self.scope):
                 if isinstance(entry, Rejected):
                     self._count("read", "failed")
                     self.listener.say(str(entry))
@@ -218,9 +233,10 @@ class Teaching:
 
     def _encode_all(self, sessions: Iterator[Session]) -> None:
         spec = self.parts.spec(Role.ENCODE)
-        domain = Personal(self.store.secret, self.parts.count(Role.ENCODE), spec.gate, spec.budgets, self.settings)
+        kind, write = (Joint, encode_jointly) if self.jointly else (Personal, encode)
+        domain = kind(self.store.secret, self.parts.count(Role.ENCODE), spec.gate, spec.budgets, self.settings)
         embed = self.parts.embedder.encode
-        jobs = (Job(s.key, partial(encode, s, domain, embed)) for s in sessions)
+        jobs = (Job(s.key, partial(write, s, domain, embed)) for s in sessions)
         engine = self.parts.engine(Role.ENCODE)
         (self.store.path / MARKER).touch(FILE_MODE)
         for result in engine.run(jobs, window=spec.window):

@@ -4,13 +4,13 @@
 ``summary_table(Report)`` gives the lines of the accuracy table for a terminal.
 """
 
-from .build import build, group_of, kind_of, summary_table
+from .build import build, summary_table
 from .pages import write
+from .published import read_published
 from .records import (
     Comparison,
     Failed,
     Header,
-    Labelled,
     ModelUse,
     Outcome,
     Report,
@@ -19,14 +19,13 @@ from .records import (
     Share,
     TeachTotals,
     Written,
-    read_published,
 )
+from .tables import group_of, kind_of
 
 __all__ = [
     "Comparison",
     "Failed",
     "Header",
-    "Labelled",
     "ModelUse",
     "Outcome",
     "Report",

@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Protocol, TypeVar
 
-import numpy as np
-
 from dualtrace_local.records import Answer, Gold, State, Verdict, digest_of
-from dualtrace_local.stats import accuracy, agree, compare, kappa, macro, spread, wilson
+from dualtrace_local.stats import spread, wilson
 
+from .published import read_published
 from .records import (
     ABSTENTION,
     APART,
-    OVERALL,
     Comparison,
     ConditionSummary,
     GateSummary,
-    JudgeAgreement,
-    Labelled,
     Outcome,
-    Pair,
     QuestionOutcomes,
     Report,
     RetrievalRow,
-    Row,
     RunData,
     Share,
     StateRow,
     TeachTotals,
     TokenRow,
-    read_published,
 )
-
-GROUPS = {
-    "single-session-user": "single-session",
-    "single-session-assistant": "single-session",
-    "single-session-preference": "single-session",
-    "multi-session": "multi-session",
-    "knowledge-update": "knowledge-update",
-    "temporal-reasoning": "temporal",
-}
-"""LongMemEval's ``question_type`` to the paper's categories (paper table 1); the order is the order of the tables."""
-
-FRONT, BACK = ("c6", "c7"), ("vanilla",)
-"""Differences are c6 minus c7 (what the paper is about, and shown first), and anything minus no memory."""
+from .steps import details
+from .tables import GROUPS, group_of, kind_of, pairs, rows, scored, task_averaged
 
 
 class _HasQuestion(Protocol):
@@ -76,22 +57,27 @@ def build(run: RunData) -> Report:
     failed = (f.condition for f in run.failures if f.stage == "recall")
     names = tuple(dict.fromkeys(c for c in (*run.answers, *run.verdicts, *failed) if c))
     conditions = tuple(_condition(run, name, golds) for name in names)
+    outcomes = {c.name: c.outcomes for c in conditions}
+    by_question = tuple(
+        QuestionOutcomes(g.question_id, g.kind, g.abstention, {c.name: c.outcomes[g.question_id] for c in conditions})
+        for g in golds.values()
+    )
     published = read_published()
     return Report(
         header=run.header,
         questions=len(golds),
         question_list_sha256=digest_of(*sorted(golds), length=64),
         conditions=names,
-        rows=_rows(golds, conditions, kind_of, tuple(GROUPS), always=(ABSTENTION,)),
-        groups=_rows(golds, conditions, group_of, published.kinds, always=published.kinds),
+        rows=rows(golds, outcomes, kind_of, tuple(GROUPS), always=(ABSTENTION,)),
+        groups=rows(golds, outcomes, group_of, published.kinds, always=published.kinds),
         summaries=tuple(_summary(counted, c) for c in conditions),
         states=tuple(_state(c, s) for c in conditions for s in State),
-        pairs=tuple(_pair(a, b, counted) for a, b in _pairs(conditions)),
+        pairs=pairs(golds, outcomes),
         retrieval=tuple(_retrieval(name, run.retrieval[name], golds) for name in names if run.retrieval.get(name)),
         tokens=tuple(_tokens(run)),
         teach=run.teach,
         gate=_gate(run),
-        judge=_judge(run.labelled) if run.labelled else None,
+        details=details(run, by_question),
         published=published,
         problems=(
             *_strangers(run.golds, "dataset: question", golds),
@@ -99,10 +85,7 @@ def build(run: RunData) -> Report:
             *(line for c in conditions for line in c.problems),
         ),
         failures=run.failures,
-        outcomes=tuple(
-            QuestionOutcomes(g.question_id, g.kind, g.abstention, {c.name: c.outcomes[g.question_id] for c in conditions})
-            for g in golds.values()
-        ),
+        outcomes=by_question,
     )
 
 
@@ -124,16 +107,6 @@ def summary_table(report: Report) -> tuple[Comparison, ...]:
         )
         for r in report.rows
     )
-
-
-def kind_of(gold: Gold) -> str:
-    """The row a question counts in: its kind as the dataset has it, or ``abstention``."""
-    return ABSTENTION if gold.abstention and gold.kind not in APART else gold.kind or "(no kind)"
-
-
-def group_of(gold: Gold) -> str:
-    """The paper's category of a question; a kind that the paper does not have keeps its own name."""
-    return GROUPS.get(kind_of(gold), kind_of(gold))
 
 
 # -------------------------------------------------------------------------------------------------- one condition
@@ -193,62 +166,14 @@ def _unbalanced(teach: TeachTotals) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------------- tables
 
 
-def _rows(
-    golds: Mapping[str, Gold],
-    conditions: Iterable[_Condition],
-    name: Callable[[Gold], str],
-    order: tuple[str, ...],
-    always: tuple[str, ...],
-) -> tuple[Row, ...]:
-    """One row for each kind and condition: kinds in ``order``, then unknown ones, abstention, overall, and what is not in overall."""
-    kinds = {name(g) for g in golds.values()} | set(always)
-    rank = {kind: place for place, kind in enumerate(k for k in order if k != ABSTENTION)}
-    ordered = sorted(kinds, key=lambda k: (k == ABSTENTION, rank.get(k, len(rank)), k))
-    conditions = tuple(conditions)
-    named = {kind: [q for q, g in golds.items() if name(g) == kind] for kind in ordered}
-    members = {kind: ids for kind, ids in named.items() if kind not in APART}
-    members[OVERALL] = [q for q, g in golds.items() if g.kind not in APART]
-    members |= {kind: ids for kind, ids in named.items() if kind in APART}
-    return tuple(_row(c, kind, [c.outcomes[q] for q in ids]) for kind, ids in members.items() for c in conditions)
-
-
-def _row(condition: _Condition, kind: str, outcomes: list[Outcome]) -> Row:
-    count = Counter(outcomes)
-    n, correct = len(outcomes), count[Outcome.CORRECT]
-    scored = correct + count[Outcome.WRONG]
-    return Row(
-        condition=condition.name,
-        kind=kind,
-        n=n,
-        scored=scored,
-        correct=correct,
-        unscored=count[Outcome.UNSCORED],
-        failed=count[Outcome.FAILED],
-        missing=count[Outcome.MISSING],
-        judged=accuracy(np.arange(scored) < correct),
-        judged_wilson=wilson(correct, scored),
-        everything=accuracy(np.arange(n) < correct),
-        everything_wilson=wilson(correct, n),
-    )
-
-
-def _scored(condition: _Condition, ids: Iterable[str]) -> list[bool]:
-    found = (condition.outcomes[q] for q in ids)
-    return [o is Outcome.CORRECT for o in found if o in (Outcome.CORRECT, Outcome.WRONG)]
-
-
 def _summary(golds: Mapping[str, Gold], condition: _Condition) -> ConditionSummary:
-    kinds: dict[str, list[str]] = {}
-    for key, gold in golds.items():
-        if kind_of(gold) != ABSTENTION:
-            kinds.setdefault(gold.kind, []).append(key)
     counted = [a for q, a in condition.answers.items() if q in golds]
     spoken = [a.question_id for a in counted if not a.abstained]
-    right = _scored(condition, spoken)
+    right = scored(condition.outcomes, spoken)
     by = Counter(v.by for q, v in condition.verdicts.items() if q in golds and v.correct is not None)
     return ConditionSummary(
         condition=condition.name,
-        task_averaged=macro([np.array(_scored(condition, ids), dtype=bool) for ids in kinds.values()]),
+        task_averaged=task_averaged(golds, condition.outcomes),
         coverage=wilson(len(spoken), len(golds)),
         selective=wilson(sum(right), len(right)),
         context_tokens=spread([a.context_tokens for a in counted]),
@@ -268,24 +193,6 @@ def _state(condition: _Condition, state: State) -> StateRow:
         unscored=count[Outcome.UNSCORED],
         abstained=sum(a.abstained for a in answers),
     )
-
-
-def _pairs(conditions: tuple[_Condition, ...]) -> list[tuple[_Condition, _Condition]]:
-    """Every two conditions once: those of ``FRONT`` first, those of ``BACK`` last, the others in the order they were run in."""
-    front = [c for name in FRONT for c in conditions if c.name == name]
-    back = [c for c in conditions if c.name in BACK]
-    middle = [c for c in conditions if c.name not in (*FRONT, *BACK)]
-    return list(combinations((*front, *middle, *back), 2))
-
-
-def _pair(first: _Condition, second: _Condition, ids: Collection[str]) -> Pair:
-    decided = (Outcome.CORRECT, Outcome.WRONG)
-    shared = [q for q in ids if first.outcomes[q] in decided and second.outcomes[q] in decided]
-    table = agree(
-        np.array(_scored(first, shared), dtype=bool),
-        np.array(_scored(second, shared), dtype=bool),
-    )
-    return Pair(first.name, second.name, len(ids) - len(shared), compare(table))
 
 
 def _retrieval(name: str, delivered: Mapping[str, Share], golds: Mapping[str, Gold]) -> RetrievalRow:
@@ -310,16 +217,4 @@ def _gate(run: RunData) -> GateSummary:
     return GateSummary(
         coverage=wilson(run.teach.taught, run.teach.taught + run.teach.dropped),
         evidence_dropped=wilson(evidence.whole - evidence.part, evidence.whole),
-    )
-
-
-def _judge(labelled: tuple[Labelled, ...]) -> JudgeAgreement:
-    said = [x for x in labelled if x.verdict is not None]
-    table = agree([x.label for x in said], [bool(x.verdict) for x in said])
-    return JudgeAgreement(
-        table=table,
-        unscored=len(labelled) - len(said),
-        agreement=wilson(table.both + table.neither, table.n),
-        false_positives=wilson(table.only_second, table.only_second + table.neither),
-        kappa=kappa(table),
     )

@@ -5,37 +5,55 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from dualtrace_local.config import package_file
 from dualtrace_local.records import plain
 
-from .figure import draw
+from .cells import Section, Table
+from .figure import Figure, draw, draw_costs
+from .questions import Page, anchor, shown
 from .records import Report, Written
-from .sections import Section, Table, sections, title
+from .sections import sections, title
 
 FORMAT = 1
 """Version of report.json."""
 
-TEMPLATE = "report/report.html.j2"
+FILTERS = (
+    ("", "all questions"),
+    ("wrong", "wrong somewhere"),
+    ("gate", "not kept"),
+    ("search", "not found"),
+    ("silent", "found, abstained"),
+    ("reading", "misread"),
+    ("differ", "conditions differ"),
+    ("unscored", "without a verdict"),
+    ("failed", "failed"),
+    ("missing", "missing"),
+    ("faulty", "known fault"),
+)
+"""What questions.html can be narrowed to, by the marks of its pages."""
 
 
-def write(report: Report, folder: Path) -> Written:
-    """report.md, report.json, report.html, accuracy.png and accuracy.svg in ``folder``, replacing what is there.
+def write(report: Report, folder: Path, pages: Iterable[Page] = ()) -> Written:
+    """report.md, report.json, report.html and the figures in ``folder``, and questions.html with ``pages``, replacing what is there.
 
-    Raises:
+    questions.html is the only one that holds text of chats. Raises:
         OSError: the folder cannot be written.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    figure = draw(report)
+    accuracy, costs = draw(report), draw_costs(report)
     return Written(
         markdown=_put(folder / "report.md", markdown(report).encode()),
         json=_put(folder / "report.json", as_json(report).encode()),
-        html=_put(folder / "report.html", html(report, figure.png).encode()),
-        png=_put(folder / "accuracy.png", figure.png),
-        svg=_put(folder / "accuracy.svg", figure.svg),
+        html=_put(folder / "report.html", html(report, accuracy, costs).encode()),
+        questions=_put(folder / "questions.html", questions(report, pages).encode("utf-8", "backslashreplace")),
+        png=_put(folder / "accuracy.png", accuracy.png),
+        svg=_put(folder / "accuracy.svg", accuracy.svg),
+        costs_png=_put(folder / "costs.png", costs.png),
+        costs_svg=_put(folder / "costs.svg", costs.svg),
     )
 
 
@@ -47,18 +65,44 @@ def as_json(report: Report) -> str:
 
 def markdown(report: Report) -> str:
     """The report as Markdown, with the figure by its file name."""
-    parts = [f"# {_text(title(report))}", "![Accuracy by kind of question](accuracy.png)"]
+    parts = [f"# {_text(title(report))}", "![Accuracy by kind of question](accuracy.png)", "![Tokens and coverage](costs.png)"]
     for section in sections(report):
         parts.append(f"## {section.title}")
         parts.extend(_section(section))
     return "\n\n".join(parts) + "\n"
 
 
-def html(report: Report, png: bytes) -> str:
-    """The report as one HTML file that loads nothing from elsewhere."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(package_file(TEMPLATE).read_text(encoding="utf-8"))
-    return template.render(title=title(report), sections=sections(report), figure=base64.b64encode(png).decode())
+def html(report: Report, accuracy: Figure, costs: Figure) -> str:
+    """The report as one HTML file that loads nothing from elsewhere and runs no script."""
+    figures = (
+        {"under": "In short", "png": base64.b64encode(accuracy.png).decode(), "told": "Accuracy by kind of question and condition"},
+        {"under": "Tokens and cost", "png": base64.b64encode(costs.png).decode(), "told": "Tokens a session and a question, and coverage"},
+    )
+    outcomes = [
+        {"anchor": anchor(n), "question_id": o.question_id, "kind": kind_name(o.kind, abstention=o.abstention), "outcomes": o.outcomes}
+        for n, o in enumerate(report.outcomes)
+    ]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(title=title(report), sections=sections(report), figures=figures, conditions=report.conditions, outcomes=outcomes)
+    )
+
+
+def questions(report: Report, pages: Iterable[Page]) -> str:
+    """All questions' pages as one HTML file, of the same kind."""
+    return _environment().get_template("questions.html.j2").render(title=title(report), filters=FILTERS, pages=shown(pages))
+
+
+def kind_name(kind: str, *, abstention: bool) -> str:
+    """How a question's kind is told where it stands alone."""
+    return f"{kind or '(no kind)'}{', no answer' if abstention else ''}"
+
+
+def _environment() -> Environment:
+    """Templates lie beside this file; whatever they show is escaped, and what is missing is an error."""
+    loader = FileSystemLoader(Path(__file__).resolve().parent)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def _section(section: Section) -> list[str]:

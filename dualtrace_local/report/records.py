@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from dualtrace_local.config import Strict, package_file, read_yaml
 from dualtrace_local.records import Answer, Gold, Usage, Verdict
-from dualtrace_local.stats import Agreement, Estimate, Paired, Spread
+from dualtrace_local.stats import Estimate, Paired, Spread
+
+from .details import Details, Observed
+from .published import Published
 
 ABSTENTION = "abstention"
 OVERALL = "overall"
@@ -36,6 +38,10 @@ class Header:
     ``protocol`` is ``official`` or ``pooled``. ``later_questions`` counts questions that have a session dated after them (hidden
     only with ``hide_later``). ``prompts`` and ``versions`` map names to digests and versions, ``settings`` whatever else
     shaped the run; ``seconds`` is wall time by stage. ``development`` marks rows that prompts or thresholds were tuned on.
+
+    ``release`` is that of the data, empty where its digest is of no known file; ``sample`` says how questions were drawn from it,
+    empty for all of them; ``later_evidence`` counts questions with an evidence session dated after them, None where that was not
+    counted; ``reconstructed`` names conditions that the paper describes in part only.
     """
 
     dataset: str
@@ -54,6 +60,10 @@ class Header:
     window: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     development: bool = False
+    release: str = ""
+    sample: str = ""
+    later_evidence: int | None = None
+    reconstructed: tuple[str, ...] = ()
 
     def model(self, role: str) -> str:
         """Name of the model in ``role``, empty when none is given."""
@@ -110,14 +120,6 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A judge's verdict on an answer that people have labelled."""
-
-    label: bool
-    verdict: bool | None
-
-
-@dataclass(frozen=True)
 class RunData:
     """Everything a report needs, as records. Mappings are by condition, in the order they are to be shown.
 
@@ -135,59 +137,7 @@ class RunData:
     judge_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
     evidence_kept: Share = Share(0, 0)
     retrieval: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
-    labelled: tuple[Labelled, ...] = ()
-
-
-# ------------------------------------------------------------------------------------------------- what was published
-
-
-class PublishedCondition(Strict):
-    """One condition's accuracies in per cent."""
-
-    overall: float
-    kinds: dict[str, float]
-
-
-class PublishedComparison(Strict):
-    """The paper's paired comparison, in points and counts."""
-
-    first: str
-    second: str
-    difference: float
-    low: float
-    high: float
-    both: int
-    neither: int
-    only_first: int
-    only_second: int
-    chi_squared: float
-
-
-class Published(Strict):
-    """published.yaml: numbers of the paper with the model, judge and protocol that they belong to."""
-
-    source: str
-    model: str
-    judge: str
-    embedder: str
-    protocol: str
-    questions: int
-    kinds: tuple[str, ...]
-    conditions: dict[str, PublishedCondition]
-    comparison: PublishedComparison
-    notes: tuple[str, ...] = ()
-
-    def value(self, condition: str, kind: str) -> float | None:
-        """Accuracy in per cent, None where the paper has none."""
-        if condition not in self.conditions:
-            return None
-        found = self.conditions[condition]
-        return found.overall if kind == OVERALL else found.kinds.get(kind)
-
-
-def read_published() -> Published:
-    """The shipped published.yaml."""
-    return read_yaml(package_file("published.yaml"), Published)
+    observed: Observed = field(default_factory=Observed)
 
 
 # --------------------------------------------------------------------------------------------------- what comes out
@@ -272,13 +222,31 @@ class StateRow:
 
 
 @dataclass(frozen=True)
+class KindPair:
+    """Two conditions over the questions of one kind, which says too how many of the discordant ones are of it.
+
+    ``p_holm`` is the one-sided p and ``p_exact_holm`` McNemar's exact p, each corrected (Holm) for the number of kinds.
+    """
+
+    kind: str
+    result: Paired
+    p_holm: float | None
+    p_exact_holm: float | None
+
+
+@dataclass(frozen=True)
 class Pair:
-    """Two conditions over the questions that have a verdict under both; ``left_out`` have not."""
+    """Two conditions over the questions that have a verdict under both; ``left_out`` have not. ``kinds`` are the paper's.
+
+    ``p_exact_holm`` is McNemar's exact p corrected (Holm) for the number of pairs it is shown with.
+    """
 
     first: str
     second: str
     left_out: int
     result: Paired
+    kinds: tuple[KindPair, ...] = ()
+    p_exact_holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -306,17 +274,6 @@ class GateSummary:
 
     coverage: Estimate
     evidence_dropped: Estimate
-
-
-@dataclass(frozen=True)
-class JudgeAgreement:
-    """The judge against labels: agreement and false positives (labelled wrong, judged correct) with Wilson intervals."""
-
-    table: Agreement
-    unscored: int
-    agreement: Estimate
-    false_positives: Estimate
-    kappa: float | None
 
 
 @dataclass(frozen=True)
@@ -349,7 +306,7 @@ class Report:
     tokens: tuple[TokenRow, ...]
     teach: TeachTotals
     gate: GateSummary
-    judge: JudgeAgreement | None
+    details: Details
     published: Published
     problems: tuple[str, ...]
     failures: tuple[Failed, ...]
@@ -368,5 +325,8 @@ class Written:
     markdown: Path
     json: Path
     html: Path
+    questions: Path
     png: Path
     svg: Path
+    costs_png: Path
+    costs_svg: Path

@@ -2,7 +2,7 @@
 
 from .keys import TAUGHT_KINDS, Kind, key_text, terms
 from .store import IN_MEMORY, Store, StoreInfo
-from .tables import LedgerRow, Outcome, Selection
+from .tables import LedgerRow, Outcome, Selection, total_of
 from .vectors import Hit, Keys
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "StoreInfo",
     "key_text",
     "terms",
+    "total_of",
 ]

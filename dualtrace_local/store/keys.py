@@ -12,7 +12,7 @@ from dualtrace_local.records import Memory
 if TYPE_CHECKING:
     from Stemmer import Stemmer
 
-Kind = Literal["fact", "fact-without-anchor", "fact+scene", "round"]
+Kind = Literal["anchor", "fact", "fact-without-anchor", "fact+scene", "round"]
 """A way to turn what is stored into one text that is embedded and ranked."""
 
 TAUGHT_KINDS: tuple[Kind, ...] = ("fact", "fact+scene")
@@ -36,8 +36,10 @@ def key_text(memory: Memory, kind: Kind) -> str:
     """The text that ``memory`` is ranked by.
 
     ``fact``: the anchor's words, the session's day, the components. ``fact-without-anchor``: the same without the anchor.
-    ``fact+scene``: ``fact`` and then the scene; a memory without a scene has the same key in both.
+    ``fact+scene``: ``fact`` and then the scene; a memory without a scene has the same key in both. ``anchor``: its words alone.
     """
+    if kind == "anchor":
+        return memory.anchor.replace("-", " ")
     day = memory.date.strftime("%Y-%m-%d") if memory.date else ""
     anchor = "" if kind == "fact-without-anchor" else memory.anchor.replace("-", " ")
     head = ", ".join(part for part in (anchor, day) if part)

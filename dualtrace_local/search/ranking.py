@@ -1,0 +1,99 @@
+"""The visible keys of a view in the order of a condition's search: by meaning and by words, in memory or by LanceDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualtrace_local.store import IN_MEMORY, terms
+
+from .views import View
+
+RRF_K = 60
+"""Reciprocal rank fusion adds 1 / (60 + rank) over the rankings (Cormack, Clarke and Buettcher 2009)."""
+
+POOL = 200
+"""Best keys of each ranking that are fused."""
+
+SAME = 3
+"""Decimals of a BM25 score that count; what is equal in them (sentences of one length and the same words) goes by cosine."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One key in the fused order, by the memory or round it belongs to: its cosine with the question, and its fused score."""
+
+    owner_id: str
+    similarity: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The fused order, best first, and how many keys it was made from."""
+
+    keys: tuple[Ranked, ...] = ()
+    candidates: int = 0
+
+    @cached_property
+    def best(self) -> float:
+        """Highest cosine, 0 when nothing is visible."""
+        return max((k.similarity for k in self.keys), default=0.0)
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Ids in the order of each ranking, and the cosine of every id in either."""
+
+    by_vector: tuple[str, ...]
+    by_words: tuple[str, ...]
+    similarity: dict[str, float] = field(default_factory=dict)
+
+
+def rank(view: View, text: str, vector: NDArray[np.float32], limit: int = POOL, in_memory_limit: int = IN_MEMORY) -> Ranking:
+    """The visible keys in the order of the condition's search; ``vector`` is the unit vector of ``text``, shape [dimension].
+
+    Views up to ``in_memory_limit`` keys are ranked in memory, larger ones by LanceDB once its word index is there and every key is
+    made. Vectors are compared exactly in both; word weights come from the visible keys in memory, from the whole table in LanceDB.
+    """
+    hybrid = view.condition.search == "hybrid"
+    words = list(dict.fromkeys(terms(text))) if hybrid else []
+    large = view.size > in_memory_limit and view.store.words_indexed and not view.lacking
+    lists = _by_lancedb(view, words, vector) if large else _in_memory(view, words, vector)
+    count = view.size if large else len(view.keys.owner_ids)
+    return Ranking(_fused(lists)[:limit], count)
+
+
+def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
+    keys = view.keys
+    cosine = keys.matrix @ vector
+    first = [int(i) for i in np.argsort(-cosine, kind="stable")[:POOL]]
+    second: list[int] = []
+    if words and any(keys.words):
+        scores = view.words.get_scores(list(words)).round(SAME)
+        second = [int(i) for i in np.lexsort((-cosine, -scores))[:POOL] if scores[i] > 0]
+    names = keys.owner_ids
+    similarity = {names[i]: float(cosine[i]) for i in {*first, *second}}
+    return _Lists(tuple(names[i] for i in first), tuple(names[i] for i in second), similarity)
+
+
+def _by_lancedb(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
+    key = view.condition.key
+    first = view.store.nearest(view.selection, key, vector, POOL)
+    second = view.store.matching(view.selection, key, words, vector, POOL)
+    second.sort(key=lambda hit: (-round(hit.score, SAME), -hit.similarity))
+    similarity = {hit.owner_id: hit.similarity for hit in (*second, *first)}
+    return _Lists(tuple(h.owner_id for h in first), tuple(h.owner_id for h in second), similarity)
+
+
+def _fused(lists: _Lists) -> tuple[Ranked, ...]:
+    """By reciprocal rank; equal scores by cosine, then by id."""
+    lexical = {name: rank for rank, name in enumerate(lists.by_words, 1)}
+    semantic = {name: rank for rank, name in enumerate(lists.by_vector, 1)}
+    scores = {n: sum(1 / (RRF_K + r[n]) for r in (semantic, lexical) if n in r) for n in lists.similarity}
+    order = sorted(scores, key=lambda n: (-scores[n], -lists.similarity[n], n))
+    return tuple(Ranked(n, lists.similarity[n], scores[n]) for n in order)
