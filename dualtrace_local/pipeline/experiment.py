@@ -265,7 +265,7 @@ def judge_run(out: Path, parts: Parts) -> Result:
 
 
 def _judge(folder: RunFolder, parts: Parts) -> Result:
-    by = parts.name(Role.JUDGE)
+    by = parts.identity(Role.JUDGE)["name"]
     model = {"model": parts.identity(Role.JUDGE), "prompts": {n: prompts.digest(n) for n in JUDGE_PROMPTS}, "seed": parts.seed}
     _check_taught(folder)
     folder.guard(f"judge {by}", model)
