@@ -144,6 +144,9 @@ class ModelSpec(Strict):
         if bool(self.endpoints) != (self.engine == "server"):
             msg = "endpoints go with engine: server, and it needs at least one"
             raise ValueError(msg)
+        if any("@" in endpoint.partition("://")[2].partition("/")[0] for endpoint in self.endpoints):
+            msg = "an endpoint carries a name or password; write http://HOST:PORT/v1, and a key as api_key_env"
+            raise ValueError(msg)
         return self
 
     @property
@@ -183,7 +186,11 @@ class Models(Strict):
         for role in (Role.ENCODE, Role.READ, Role.JUDGE):
             served = names.get(role.value) or ""
             name = f"{served or 'the only model'} at {', '.join(endpoints)}"
-            models[name] = ModelSpec(engine="server", licence="as served", endpoints=tuple(endpoints), served_as=served)
+            try:
+                models[name] = ModelSpec(engine="server", licence="as served", endpoints=tuple(endpoints), served_as=served)
+            except ValidationError as problem:
+                msg = f"--server: {problem.errors()[0]['msg'].removeprefix('Value error, ')}"
+                raise ConfigError(msg) from None  # the value may be a secret
             roles[role] = name
         return Models(roles=roles, models=models)
 
@@ -337,7 +344,7 @@ def read_yaml(path: Path, kind: type[M]) -> M:
     """The YAML file ``path`` as a ``kind``. Raises ConfigError naming file, place and value."""
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+    except (OSError, ValueError, yaml.YAMLError) as problem:  # ValueError: not UTF-8, or a date that no calendar has
         msg = f"{path.name}: cannot be read: {' '.join(str(problem).split())}"
         raise ConfigError(msg) from problem
     try:
@@ -356,7 +363,7 @@ def read_models(path: Path | None = None) -> Models:
     """
     chosen = path or (Path(os.environ["DUALTRACE_MODELS"]) if os.environ.get("DUALTRACE_MODELS") else None)
     shipped = read_yaml(package_file("models.yaml"), Models)
-    if chosen is None:
+    if chosen is None or chosen.resolve() == package_file("models.yaml").resolve():
         return shipped
     own = read_yaml(chosen, OwnModels)
     try:

@@ -45,12 +45,12 @@ model_options() {
     MODEL_OPTIONS=()
     while [[ $# -gt 0 ]]; do
         case $1 in
-            --model | --encode-model | --read-model | --judge-model | --models)
+            --model | --encode-model | --read-model | --judge-model | --models | --server)
                 [[ $# -gt 1 ]] || stop "$1 needs a value"
                 MODEL_OPTIONS+=("$1" "$2")
                 shift
                 ;;
-            --model=* | --encode-model=* | --read-model=* | --judge-model=* | --models=*) MODEL_OPTIONS+=("$1") ;;
+            --model=* | --encode-model=* | --read-model=* | --judge-model=* | --models=* | --server=*) MODEL_OPTIONS+=("$1") ;;
         esac
         shift
     done

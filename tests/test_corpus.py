@@ -505,3 +505,32 @@ def test_memory_does_not_grow_with_the_file(tmp_path, layout):
         path.unlink()
 
     assert sizes["large"] - sizes["small"] < 50
+
+
+def raw(tmp_path, text):
+    path = tmp_path / "source.json"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_number_beyond_all_bounds_is_refused(tmp_path):
+    found = list(read(raw(tmp_path, '{"id": "a", "turns": [], "x": 1e999}\n{"id": "b", "turns": []}\n')))
+    assert [type(f) for f in found] == [Rejected, Entry]
+    assert found[0].reason == "holds a number that is too large"
+
+
+def test_a_torn_first_line_costs_itself_alone(tmp_path):
+    good = '  {"id": "%s", "turns": [{"role": "user", "content": "I own hens."}]}\n'
+    found = list(read(raw(tmp_path, '{"id": "torn", "tur\n' + good % "a" + good % "b" + good % "c")))
+    assert [type(f) for f in found] == [Rejected, Entry, Entry, Entry]
+
+
+@pytest.mark.parametrize("record", ['{"conversation": {"messages": []}}', '{"conversation": {"Session_1": []}}'])
+def test_a_conversation_without_sessions_is_no_empty_success(tmp_path, record):
+    (found,) = read(raw(tmp_path, record))
+    assert isinstance(found, Rejected)
+
+
+def test_a_chat_beside_a_list_called_qa_is_a_chat(tmp_path):
+    (found,) = read(raw(tmp_path, '{"id": "a", "turns": [{"role": "user", "content": "I own hens."}], "qa": []}'))
+    assert len(found.sessions) == 1

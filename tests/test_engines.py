@@ -456,6 +456,19 @@ class TestDeath:
         assert max(most[8:]) == 2
         assert engine.said == ["the scripted engine was told to die at call 5; starting again; from here on 2 items at a time instead of 4"]
 
+    def test_after_a_death_the_engine_gets_half_as_much_at_once(self):
+        """Not only new jobs: those that the dead engine left behind too, which it may have died of."""
+
+        class Watched(ScriptedEngine):
+            def poll(self, timeout):
+                self.open = [*getattr(self, "open", []), (self.starts, self.pending)]
+                return super().poll(timeout)
+
+        engine = Watched({"facts": FACTS}, die_at=9)
+        assert len(run(engine, *[lambda: ask(request())] * 20, window=8)) == 20
+        assert max(n for starts, n in engine.open if starts == 1) == 8
+        assert max(n for starts, n in engine.open if starts == 2) == 4
+
     def test_an_error_of_the_engine_for_one_request_is_thrown_into_its_flow(self):
         class Choosy(ScriptedEngine):
             def poll(self, timeout):

@@ -512,3 +512,16 @@ def test_a_statement_that_only_points_is_no_memory(text, kept):
 def test_being_made_to_think_is_no_hedge():
     assert hedged("I'm thinking of selling the boat.")
     assert not hedged("I went to the boat yard today, and it got me thinking about the summer.")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("The user is Whiskers, a new cat with an ear infection.", False),
+        ("The user is Italian and has a new cat.", True),
+        ("The user is named Ines and has a new cat.", True),
+    ],
+)
+def test_a_pet_is_not_taken_for_the_user(text, kept):
+    said = user("My name is Ines, I'm Italian and I have a new cat. Whiskers, my new cat, had an ear infection.")
+    assert isinstance(Ground(said).component(text), Component) is kept

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from dualtrace_local.config import FolderSource, GateWay, HubSource, ModelSpec, read_models
+from dualtrace_local.errors import ConfigError
 from dualtrace_local.pipeline.health import Card, fitting, read_cards
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -161,3 +162,17 @@ def test_quickstart_says_which_option_lacks_its_value():
     done = subprocess.run(["bash", "-euc", script, "quickstart.sh"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (1, "quickstart.sh: --model needs a value\n")
+
+
+def test_two_cards_of_one_name_keep_their_own_memory():
+    assert [card.free for card in read_cards("NVIDIA H100, 81559, 80000\nNVIDIA H100, 81559, 1000\n")] == [84, 1]
+
+
+def test_the_shipped_file_named_as_ones_own_changes_nothing():
+    assert read_models(ROOT / "models.yaml") == read_models()
+
+
+def test_a_date_that_no_calendar_has_is_one_line(tmp_path):
+    (tmp_path / "m.yaml").write_text("models: {a: {engine: scripted, licence: x, note: 2024-13-45}}")
+    with pytest.raises(ConfigError, match=r"^m\.yaml: cannot be read"):
+        read_models(tmp_path / "m.yaml")

@@ -36,7 +36,7 @@ ROOMS = (
 """Design section 3, top to bottom; a room may know the rooms above it. (sample knows none, so its place does not matter.)"""
 
 STAGES = ("encode", "recall", "judge")
-CONCRETE_ENGINES = ("engines.vllm", "engines.scripted", "engines.rules")
+CONCRETE_ENGINES = tuple(f"engines.{name}" for name in ("vllm", "server", "transformers", "scripted", "rules", "probe", "endpoint"))
 
 HEAVY = {
     "vllm": {"engines"},
@@ -44,6 +44,8 @@ HEAVY = {
     "transformers": {"engines", "weights"},
     "gguf": {"weights"},
     "outlines": {"engines"},
+    "llguidance": {"engines"},
+    "httpx": {"engines", "weights"},
     "sentence_transformers": {"embed"},
     "lancedb": {"store"},
     "lance": {"store"},

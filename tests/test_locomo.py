@@ -251,10 +251,16 @@ def test_evidence_that_is_written_in_other_ways(tmp_path):
     turns = [[t for _, t in e.gold.evidence_turns] for e in found]
     assert turns == [[1, 3, 10], [2, 4], [6, 7], [0], [], []]
     assert found[0].notes == (
-        'talks.json:1: evidence of conversation-1_q4 names no turn: "D", "D9:9", 4',
+        'talks.json:1: evidence of conversation-1_q4 names no turn: "D9:9", 4, 1 that are no turn ids',
         "talks.json:1: conversation-1_q5 names no evidence",
         "talks.json:1: conversation-1_q6 names no evidence",
     )
+
+
+def test_evidence_that_quotes_the_talk_is_not_repeated(tmp_path):
+    said = [turn("D1:1", "Nia", "I moved because of my divorce.")]
+    (found,) = entries(tmp_path, [talk(*said, qa=[asked(evidence=["I moved because of my divorce."])])])
+    assert found.notes == ("talks.json:1: evidence of conversation-1_q1 names no turn: 6 that are no turn ids",)
 
 
 def test_a_turn_without_a_number_is_known_by_its_place(tmp_path):

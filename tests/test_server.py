@@ -1,5 +1,6 @@
 """The server engine against small real servers on 127.0.0.1 that behave well or badly."""
 
+import json
 import threading
 import time
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dualtrace_local.config import Models, ModelSpec, Role, read_models
 from dualtrace_local.engines import Job, ask, make_counter, make_engine
-from dualtrace_local.engines.endpoint import is_loopback
+from dualtrace_local.engines.endpoint import Endpoint, is_loopback
 from dualtrace_local.engines.server import identity
 from dualtrace_local.errors import ConfigError, EngineError
 from dualtrace_local.pipeline.parts import Listener, Parts
@@ -171,6 +172,15 @@ class TestTries:
         assert failed.reason == f"{server.address}: 400: invalid input '[...]' in messages"
         assert len(server.chats) == 2
         assert isinstance(done, Done)
+
+    @pytest.mark.parametrize("told", [{"detail": [{"input": "LINES"}]}, {"error": {"message": repr("LINES")}}])
+    def test_a_quoted_prompt_is_recognised_through_its_escapes(self, told):
+        said = 'Hi there\nI am HIV+\nJo "Bloggs"\nmy PIN 4417\nRue Foo 3, Lyon'
+        quoted = json.loads(json.dumps(told).replace("LINES", json.dumps(said)[1:-1]))
+        with serve((422, {}, quoted)) as server, Engine(server) as made:
+            (failed,) = made.run(said)
+
+        assert not any(word in failed.reason for word in ("HIV", "Bloggs", "4417", "Lyon"))
 
     def test_too_small_a_context_says_what_to_do(self):
         told = {"error": {"message": "This model's maximum context length is 2048 tokens, however you requested 3000"}}
@@ -359,13 +369,22 @@ class TestStart:
         assert good.chats == []
         assert len(good.probes) == 3
 
-    @pytest.mark.parametrize("address", ["ftp://x/v1", "localhost:8000/v1", "http://user:pw@localhost/v1", "http://"])
+    @pytest.mark.parametrize("address", ["ftp://x/v1", "localhost:8000/v1", "http://", "http://localhost:99999/v1"])
     def test_addresses_of_another_form(self, address):
         spec = ModelSpec(engine="server", licence="MIT", endpoints=(address,))
 
-        with pytest.raises(ConfigError, match="write http://HOST:PORT/v1") as refused:
+        with pytest.raises(ConfigError, match=r"write http://HOST:PORT/v1|there is no port"):
             make_engine("tiny", spec, None)
-        assert "pw" not in str(refused.value)
+
+    def test_a_password_in_an_address_is_refused_and_not_shown(self):
+        with pytest.raises(ConfigError, match="carries a name or password") as refused:
+            read_models().with_server(["http://user:secretpw@localhost/v1"])
+        assert "secretpw" not in str(refused.value)
+
+    def test_a_key_that_no_header_can_carry(self):
+        with pytest.raises(ConfigError, match="no header can carry") as refused:
+            Endpoint("http://localhost/v1", "schl\u00fcssel")
+        assert "ssel" not in str(refused.value)
 
     def test_unknown_options(self, good):
         with pytest.raises(ConfigError, match=r"model 'tiny': engine_options\.paralel: "):

@@ -82,7 +82,7 @@ def totals(found: TeachTotals) -> None:
     console = out()
     console.print(f"{found.read} sessions read = {counts}")
     console.print(f"{found.memories} new memories, {found.with_scene} of them with a scene")
-    if not found.taught + found.dropped + found.empty + found.failed:
+    if found.read and not found.taught + found.dropped + found.empty + found.failed:
         console.print("Everything was in the store already; nothing was added.")
     if (decided := found.taught + found.dropped) and found.usage:
         spent = found.spent

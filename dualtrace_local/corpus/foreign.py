@@ -84,6 +84,8 @@ def own(record: Record) -> str:
 
     Answers, verdicts and memories must not come back as things that the user said.
     """
+    if isinstance(record.get("session"), str) and {"status", "memories"} <= record.keys():
+        return "what was remembered"
     if any(name in record for name in _CHAT):
         return ""
     if record.get("table") in _TABLES:

@@ -34,6 +34,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_LIKE_A_PLACE = re.compile(r'"?D?[\d:]+"?')
 _TURN_KEYS = {"speaker", "dia_id", "text", "img_url", "blip_caption", "query", "re-download"}
 _SAYS_NOTHING = re.compile(r"not (?:mentioned|stated|specified|said|known)|no information|unknown", re.IGNORECASE)
 
@@ -43,7 +44,8 @@ Places = dict[tuple[int, int], tuple[int, int]]
 
 def is_conversation(record: Record) -> bool:
     """Whether a record is meant as a conversation of the benchmark."""
-    return isinstance(record.get("conversation"), dict) or isinstance(record.get("qa"), list)
+    chat = any(key in record for key in ("turns", "messages", "session", "conversations"))
+    return isinstance(record.get("conversation"), dict) or (isinstance(record.get("qa"), list) and not chat)
 
 
 def parse_spoken_date(text: str) -> datetime | None:
@@ -69,6 +71,9 @@ def conversation_entries(record: Record, place: Place, scope: Scope, told: set[s
     if not isinstance(questions, list | None):
         raise BadRecordError.kind("qa", questions, "a list")
     sessions, places = _sessions(conversation or {}, name, place, scope)
+    if conversation and not sessions:
+        msg = "conversation holds no session_1, session_2 ..."
+        raise BadRecordError(msg)
     _name_unknown_keys(conversation or {}, place, told)
     last = max((s.date for s in sessions if s.date), default=None)
     found: list[Entry | Rejected] = []
@@ -145,11 +150,11 @@ def _question(value: object, question_id: str, date: datetime | None, places: Pl
         msg = "question is blank"
         raise BadRecordError(msg)
     category = value.get("category")
-    kind = CATEGORIES.get(category) if isinstance(category, int) else None
+    kind = CATEGORIES.get(category) if type(category) is int else None  # True is an int, too
     if kind is None:
         raise BadRecordError.about("category", category, "is not 1 to 5")
     answer = _not_in_memory(value.get("adversarial_answer")) if kind == ADVERSARIAL else value.get("answer")
-    if answer is None:
+    if answer is None or (isinstance(answer, str) and not answer.strip()):
         msg = "answer is missing"
         raise BadRecordError(msg)
     turns = tuple(_evidence(value.get("evidence"), question_id, places, place))
@@ -172,7 +177,9 @@ def _evidence(value: object, question_id: str, places: Places, place: Place) -> 
     pieces = [p for item in items for p in (re.split(r"[;,\s]+", item.strip()) if isinstance(item, str) else [item])]
     named = {shown(piece): places.get(numbers) if (numbers := _numbers(piece)) else None for piece in pieces if piece != ""}
     if lost := [piece for piece, at in named.items() if at is None]:
-        place.notes.append(f"{place}: evidence of {question_id} names no turn: {', '.join(lost)}")
+        ids = [piece for piece in lost if _LIKE_A_PLACE.fullmatch(piece)]  # other pieces may be words that were said
+        rest = [f"{len(lost) - len(ids)} that are no turn ids"] if len(ids) < len(lost) else []
+        place.notes.append(f"{place}: evidence of {question_id} names no turn: {', '.join(ids + rest)}")
     if not named:
         place.notes.append(f"{place}: {question_id} names no evidence")
     yield from dict.fromkeys(at for at in named.values() if at is not None)

@@ -12,6 +12,7 @@ import codecs
 import hashlib
 import io
 import json
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,7 +100,9 @@ def _layout(path: Path) -> Layout:
     if not any(line.lstrip(_SPACE).startswith(b"{") for line in lines):
         msg = f"{path.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); see the README for both."
         raise DataError(msg)
-    return "object" if len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0]) else "lines"
+    inner = len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0])
+    records = any(line.lstrip(_SPACE).startswith(b"{") and _is_json(line) for line in lines[1:-1])
+    return "object" if inner and not records else "lines"
 
 
 def file_digest(path: Path) -> str:
@@ -127,7 +130,7 @@ def decoded(raw: Raw, place: Place) -> object:
     if raw.fault:
         raise BadRecordError(raw.fault)
     try:
-        return json.loads(without_lone_surrogates(raw.data, place).decode(), parse_constant=_no_constant)
+        return json.loads(without_lone_surrogates(raw.data, place).decode(), parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as problem:
         msg = f"not UTF-8 at byte {problem.start + 1} of the record"
     except json.JSONDecodeError as problem:
@@ -264,6 +267,13 @@ def _is_json(data: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise BadRecordError("holds a number that is too large")
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -237,7 +237,8 @@ _TICKETS = itertools.count()
 class _Run:
     """The state of one ``Engine.run``.
 
-    ``active``: started and unfinished jobs by priority. ``clock``: seconds spent waiting for the engine, so that a caller who is
+    ``active``: started and unfinished jobs by priority; ``unstarted``: those that have to begin anew.
+    ``clock``: seconds spent waiting for the engine, so that a caller who is
     busy between two results costs no flow its time.
     """
 
@@ -256,18 +257,20 @@ class _Run:
     def results(self) -> Iterator[Done | Failure]:
         """Work until the jobs are used up."""
         while True:
-            while len(self.active) < self.window and (job := next(self.source, None)) is not None:
-                slot = _Slot(job, next(self.priorities))
+            while len(self.active) < self.window and (slot := self.next_slot()) is not None:
                 self.active[slot.priority] = slot
-                self.unstarted.append(slot)
+                yield from self.advance(slot, slot.start)
             if not self.active:
                 return
-            while self.unstarted:
-                slot = self.unstarted.popleft()
-                yield from self.advance(slot, slot.start)
-            if self.active:
-                for slot, step in self.wait():
-                    yield from self.advance(slot, step)
+            for slot, step in self.wait():
+                yield from self.advance(slot, step)
+
+    def next_slot(self) -> _Slot | None:
+        """The next job to start: one that a dead engine left behind, else a new one."""
+        if self.unstarted:
+            return self.unstarted.popleft()
+        job = next(self.source, None)
+        return None if job is None else _Slot(job, next(self.priorities))
 
     def advance(self, slot: _Slot, step: Callable[[], Request]) -> Iterator[Done | Failure]:
         """Take one step of a flow and send what it asks for; yields the flow's result if that was its last step."""
@@ -340,7 +343,8 @@ class _Run:
         self.engine.restart()
         for slot in self.active.values():
             slot.close()
-        self.unstarted = deque(self.active.values())
+        self.unstarted = deque([*self.active.values(), *self.unstarted])
+        self.active.clear()
 
     def stop(self) -> None:
         """Leave nothing open."""

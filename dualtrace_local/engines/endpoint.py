@@ -74,6 +74,10 @@ class Endpoint:
             raise ConfigError(
                 f"endpoint {url.copy_with(userinfo=b'')!s}: write http://HOST:PORT/v1, and a key as api_key_env in models.yaml"
             )
+        if url.port is not None and not 0 < url.port < 65536:  # noqa: PLR2004 - the ports that there are
+            raise ConfigError(f"endpoint {self.address}: there is no port {url.port}")
+        if not key.isascii() or not key.isprintable():
+            raise ConfigError(f"the key for {self.address} holds characters that no header can carry; copy it again")
         self.host = url.host
         self.remote = not is_loopback(url.host)
         self.root = self.address.removesuffix("/v1")
@@ -104,10 +108,12 @@ class Endpoint:
             response = await self._client.request(method, url, json=body)
         except httpx.TransportError as problem:
             raise PassingError(f"{self.address} cannot be reached ({type(problem).__name__})", unreachable=True) from problem
+        except httpx.RequestError as problem:
+            raise EngineError(f"{self.address} sends an answer that cannot be read ({type(problem).__name__})") from problem
         if response.is_success:
             try:
                 return response.json()
-            except ValueError as problem:
+            except (ValueError, RecursionError) as problem:
                 kind = response.headers.get("content-type", "no type").split(";")[0][:60]
                 raise EngineError(f"{self.address} answers {kind} instead of JSON; {_FORM}") from problem
         if response.has_redirect_location:
@@ -129,15 +135,20 @@ class Endpoint:
         """The server's own reason, one line, without the key and without anything quoted from the prompt."""
         try:
             told = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
         for name in ("error", "message", "detail"):
             told = told.get(name, told) if isinstance(told, dict) else told
-        said = " ".join((told if isinstance(told, str) else json.dumps(told, ensure_ascii=False))[:2000].split())
+        said = _bare((told if isinstance(told, str) else json.dumps(told, ensure_ascii=False))[:2000])
         if self._key:
             said = said.replace(self._key, "[key]")
-        prompt = " ".join(" ".join(str(m.get("content", "")) for m in (body or {}).get("messages", ())).split())
+        prompt = _bare(" ".join(str(m.get("content", "")) for m in (body or {}).get("messages", ())))
         return ": " + _without(said, prompt)[:LONGEST_REASON] if said else ""
+
+
+def _bare(text: str) -> str:
+    """One line, with escapes undone, so that a quoted prompt is recognised however the server wrote it."""
+    return " ".join(re.sub(r"""\\+(?:[nrt]|(["'\\/]))""", lambda match: match[1] or " ", text).split())
 
 
 _FORM = "an OpenAI-compatible base address usually ends in /v1"

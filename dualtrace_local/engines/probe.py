@@ -193,7 +193,7 @@ async def offered(endpoint: Endpoint, name: str) -> dict[str, Any]:
 
 async def _context(endpoint: Endpoint, card: dict[str, Any]) -> int:
     """The context that the server states: vLLM and llama.cpp with the model, older llama.cpp elsewhere. Both refuse what is longer."""
-    stated = card.get("max_model_len") or (card.get("meta") or {}).get("n_ctx")
+    stated = card.get("max_model_len") or _meta(card).get("n_ctx")
     if isinstance(stated, int):
         return stated
     if card.get("owned_by") != "llamacpp":
@@ -271,9 +271,14 @@ async def _reads_long_prompts(made: Dialect) -> None:
         )
 
 
+def _meta(card: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = card.get("meta")
+    return meta if isinstance(meta, dict) else {}
+
+
 def reported(card: Mapping[str, Any]) -> dict[str, str]:
     """Name and digest of a model as its server tells them: nothing of the address, nothing that changes from start to start."""
     name = str(card["id"])
-    meta = card.get("meta") or {}
+    meta = _meta(card)
     told = [PurePath(str(card.get("root") or "")).name, *(meta.get(k) for k in ("n_params", "n_vocab", "n_embd", "size"))]
     return {"name": PurePath(name).name if name.startswith("/") else name, "digest": digest_of(told, length=16) if any(told) else ""}

@@ -84,10 +84,11 @@ class VllmEngine(Engine):
         try:
             self._load(gpu, {})
         except EngineError as problem:
-            if not gpu or not _NO_ROOM.search(str(problem)) or self._spec.engine_options.keys() >= CAREFUL.keys():
+            if not gpu or not _NO_ROOM.search(str(problem)):
                 raise
-            self.say(f"{problem}; tried once more with {', '.join(f'{k} {v}' for k, v in CAREFUL.items())}")
-            self._load(gpu, CAREFUL)
+            careful = {k: min(v, self._spec.engine_options.get(k, v)) for k, v in CAREFUL.items()}
+            self.say(f"{problem}; tried once more with {', '.join(f'{k} {v}' for k, v in careful.items())}")
+            self._load(gpu, careful)
 
     def _load(self, gpu: bool, careful: dict[str, Any]) -> None:
         with quiet():
@@ -113,7 +114,7 @@ class VllmEngine(Engine):
             options |= {"gpu_memory_utilization": 0.85} if gpu else {"enforce_eager": True, "dtype": "bfloat16", "block_size": CPU_BLOCK}
             try:
                 with llvmlite_hidden():
-                    self._llm = LLM(**{**options, **careful, **self._spec.engine_options})
+                    self._llm = LLM(**{**options, **self._spec.engine_options, **careful})
             except (VLLMValidationError, RuntimeError, ValueError, TypeError, AttributeError, OSError, MemoryError) as problem:
                 msg = f"vLLM cannot start {self.model}: {' '.join(str(problem).split())[:300]}"
                 raise EngineError(msg) from problem

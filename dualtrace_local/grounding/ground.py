@@ -89,13 +89,9 @@ class Ground:
 
     def component(self, text: str) -> Component | Refused:
         """``text`` with the user's sentence it rests on, or why it may not be kept."""
-        if invention := self.invented(text):
-            return Refused(f"{invention} that the user did not say")
         wanted = stems(text)
-        if not wanted:
-            return Refused("no content")
-        if len(wanted) <= LEAST_NAMED and _POINTS.search(text) and not figures_and_names(text):
-            return Refused("points at something that it does not name")
+        if fault := self._fault(text, wanted):
+            return Refused(fault)
         figures = numbers(text)
         shares = [(self._share(wanted, figures, s), s) for s in self.said]
         others = max((share for share, s in shares if s.role != "user"), default=0.0)
@@ -107,6 +103,18 @@ class Ground:
         if self._share(wanted, figures, everything) < KNOWN_SHARE:
             return Refused("mostly other words than the user's")
         return Component(text=text, quote=best.text, turn=best.turn, hedged=hedged(best.text))
+
+    def _fault(self, text: str, wanted: frozenset[str]) -> str:
+        """What is wrong with a statement wherever it may come from; empty when nothing is."""
+        if invention := self.invented(text):
+            return f"{invention} that the user did not say"
+        if not wanted:
+            return "no content"
+        if len(wanted) <= LEAST_NAMED and _POINTS.search(text) and not figures_and_names(text):
+            return "points at something that it does not name"
+        taken = _IS_NAMED.match(text)
+        mistaken = taken and not any(_calls_themself(s.text, taken[1]) for s in self.said if s.role == "user")
+        return "takes somebody else for the user" if mistaken else ""
 
     def untold(self, told: Sequence[Component], said_on: datetime | None) -> tuple[Said, ...]:
         """The user's sentences about their own life with a number, name or date that no component tells, few of them, richest first.
@@ -145,6 +153,16 @@ def unmistakable(said: Said, said_on: datetime | None) -> bool:
     statement = statement_of(said.text)
     full = score(Component(statement, said.text, said.turn)).total == HIGHEST
     return full and not statement.endswith("?") and any(event.day for event in find_events(statement, said_on))
+
+
+_IS_NAMED = re.compile(r"The user (?:is|was)(?: (?:named|called))? ([^\W\d_a-z]\w+)")
+
+
+def _calls_themself(sentence: str, name: str) -> bool:
+    return (
+        re.search(rf"\b(?:I am|I['’]m|I was|we are|we['’]re|name is|name['’]s|call me|called|named)\s+{re.escape(name)}\b", sentence)
+        is not None
+    )
 
 
 _POINTS = re.compile(r"\b(?:it|this|that|these|those|them)\b", re.IGNORECASE)

@@ -205,7 +205,7 @@ def judge_run(out: Path, parts: Parts) -> Result:
 
 
 def _judge(folder: RunFolder, parts: Parts) -> Result:
-    by = parts.name(Role.JUDGE)
+    by = parts.identity(Role.JUDGE)["name"]
     model = {"model": parts.identity(Role.JUDGE), "prompts": shaped_by(), "seed": parts.seed}
     _check_taught(folder)
     folder.guard(f"judge {by}", model)

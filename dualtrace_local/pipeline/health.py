@@ -84,8 +84,8 @@ def cards() -> tuple[Card, ...]:
 def read_cards(text: str) -> tuple[Card, ...]:
     """nvidia-smi's lines of name, total and free memory in MiB; memory shared with the processor is ``[N/A]`` there."""
     rows = [[part.strip() for part in line.rsplit(",", 2)] for line in text.splitlines()]
-    sizes = {row[0]: [round(int(part) * MIB / GB) if part.isdecimal() else 0 for part in row[1:]] for row in rows}
-    return tuple(Card(row[0], *sizes[row[0]]) for row in rows if len(row) == 3)  # noqa: PLR2004 - the three columns asked for
+    whole = [row for row in rows if len(row) == 3]  # noqa: PLR2004 - the three columns asked for
+    return tuple(Card(row[0], *(round(int(part) * MIB / GB) if part.isdecimal() else 0 for part in row[1:])) for row in whole)
 
 
 def examine(models: Models) -> Health:
@@ -132,7 +132,8 @@ def _proposal(models: Models, sizes: Sequence[int], memory: int) -> Finding:
     )
     value += f" Also: {', '.join(others)}." if others else ""
     roles = f"roles: {{encode: {name}, read: {name}, judge: {name}}}"
-    use = f"use: --model {name}; always: echo '{roles}' > models.yaml && export DUALTRACE_MODELS=$PWD/models.yaml"
+    own = "~/.config/dualtrace/models.yaml"
+    use = f"use: --model {name}; always: mkdir -p {own[:-12]} && echo '{roles}' > {own} && export DUALTRACE_MODELS={own}"
     return Finding("proposed model", value, advice="" if used else f"{'' if here else f'fetch: dualtrace models pull {name}; '}{use}")
 
 

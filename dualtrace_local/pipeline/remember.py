@@ -56,6 +56,8 @@ def remember(text: str, date: datetime, path: Path, parts: Parts, scope: Scope) 
     masked = said.count(MASK) - text.count(MASK)
     if forbidden(session.turns):
         return Remembered("refused", session, masked)
+    if not path.exists():
+        parts.engine(Role.ENCODE)  # a model that cannot start leaves no empty store behind
     with Store.open(path, parts.embedder, write=True, create=True, say=parts.listener.say) as store:
         status = "unchanged" if session.key in store.known() else "forgotten" if session.key in store.forgotten() else "taught"
         if status == "taught":

@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
@@ -49,13 +49,13 @@ def bundle(specs: Mapping[str, ModelSpec], out: Path, say: Say) -> None:
     if without := [name for name, spec in specs.items() if not spec.has_files]:
         msg = f"model {without[0]} has no files, so it cannot be bundled; leave it out"
         raise WeightsError(msg)
-    if out.exists():
-        msg = f"{out} is there already; name another file or remove it"
-        raise WeightsError(msg)
     folders = {name: ready(name, spec) for name, spec in sorted(specs.items())}
     manifest = Manifest(models={name: _marker(name, folder, specs[name]) for name, folder in folders.items()})
     part = out.with_name(f".{out.name}.part")
     try:
+        if out.exists():
+            msg = f"{out} is there already; name another file or remove it"
+            raise WeightsError(msg)
         with part.open("wb") as stream:
             with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 listed = manifest.model_dump_json(indent=1).encode()
@@ -69,7 +69,8 @@ def bundle(specs: Mapping[str, ModelSpec], out: Path, say: Say) -> None:
         msg = f"{problem.filename or out}: {problem.strerror}; put that right, then repeat"
         raise WeightsError(msg) from problem
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
     size = out.stat().st_size / 1e6
     say(f"{', '.join(manifest.models)} in {out}, {size:.0f} MB; on the other machine: dualtrace models unbundle {out.name}")
 
@@ -102,7 +103,7 @@ def unbundle(file: Path, models: Models, lock: Path, say: Say, *, update: bool =
                 put_in_place(folder, cached_folder(name), work[name])
             if locked := {name: marker.locked for name, marker in manifest.models.items() if marker.locked}:
                 put_in_lock(lock, locked)
-    except tarfile.TarError as problem:
+    except (tarfile.TarError, ValueError) as problem:  # ValueError: a header whose numbers are none
         msg = f"{file} is no bundle or is cut off ({problem}); copy it again"
         raise WeightsError(msg) from problem
     except OSError as problem:
@@ -134,7 +135,7 @@ def _marker(name: str, folder: Path, spec: ModelSpec) -> Marker:
     if (folder / MARKER).is_file():
         return read_marker(folder)
     digest = sha256(folder / spec.file) if (folder / spec.file).is_file() else ""
-    return marker_of(folder, name, str(folder), digest)
+    return marker_of(folder, name, "a folder", digest)
 
 
 def _add(tar: tarfile.TarFile, member: str, path: Path, digest: FileDigest) -> None:

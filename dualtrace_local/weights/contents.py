@@ -63,7 +63,7 @@ def card_head(folder: Path) -> Mapping[str, Any]:
         return {}
     try:
         head = yaml.safe_load(text.split("---", 2)[1])
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return {}
     return head if isinstance(head, dict) else {}
 

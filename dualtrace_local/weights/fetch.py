@@ -153,7 +153,7 @@ def _from_source(
 ) -> Path:
     locked = None
     if isinstance(source, FolderSource):
-        origin, raw = str(source.folder), source.folder.expanduser()
+        origin, raw = "a folder", source.folder.expanduser()
         if not raw_gguf(raw, spec):
             msg = f"there is no folder {raw}"
             raise WeightsError(msg)
