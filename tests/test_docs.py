@@ -70,7 +70,9 @@ def test_the_wheel_carries_what_the_program_reads(wheel):
         "py.typed",
         "sample/sample.json",
         "sample/source.yaml",
+        "report/questions.html.j2",
         "report/report.html.j2",
+        "report/style.css",
     }
     prompts = {f"domains/prompts/{p.name}" for p in (ROOT / "dualtrace_local" / "domains" / "prompts").glob("*.txt")}
 
