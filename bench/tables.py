@@ -85,12 +85,15 @@ def sample_lines() -> list[str]:
 def table() -> str:
     """All results as one table, with what they hold for."""
     model = kept("writing")["model"]
+    measured_ways = ways_lines() if (HERE / "results" / "ways.json").exists() else []
+    sample_note = f" ({told})" if (told := kept("sample").get("note")) else ""
     data = ", ".join({**kept("writing")["data"], **kept("judge")["data"]})
-    lines = ["| measured | result, 95 % interval |", "|---|---|", *writing_lines(), *ways_lines(), *judge_lines(), *sample_lines()]
+    lines = ["| measured | result, 95 % interval |", "|---|---|", *writing_lines(), *measured_ways, *judge_lines(), *sample_lines()]
     note = (
         f"All with {model} on a CPU, one run, temperature 0. "
         f"Gate, writer and judge: `development` rows (prompts were chosen on them) of {data}. "
-        "Sample: 12 invented questions, official protocol, judged by the same model; they show that the machinery works, no more. "
+        "Sample: 12 invented questions, official protocol, judged by the same model; "
+        f"they show that the machinery works, no more{sample_note}. "
         "Nothing here can be set beside the paper's 73.7 %, which is another model, judge, protocol and data set."
     )
     return f"{note}\n\n" + "\n".join(lines)
