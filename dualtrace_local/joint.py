@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from .config import GateWay
 from .domains import prompts
-from .domains.personal import Anchor, Depiction, Embed, Gate, GroupedFacts, Moment, Personal, Scene, Sentence, Topic, WholeScene
+from .domains.personal import MAX_GROUPS, Anchor, Depiction, Embed, Gate, GroupedFacts, Moment, Personal, Scene, Sentence, Topic, WholeScene
 from .encode import encode
 from .errors import DualtraceError
 from .grounding import Said, statement_of, stems
@@ -61,7 +61,7 @@ class JointGroups(GroupedFacts):
 
         picture: Depiction
 
-    groups: list[Group] = Field(max_length=4)  # type: ignore[assignment]
+    groups: list[Group] = Field(max_length=MAX_GROUPS)  # type: ignore[assignment]
 
     @property
     def scenes(self) -> list[tuple[str, BaseModel]]:
@@ -81,7 +81,7 @@ class Joint(Personal):
 
     def facts(self, session: Session, excerpt: str) -> Request:
         """Ask for statements and moments."""
-        n = min(10, max(5, self.count(excerpt) // 50))
+        n = self.most_statements(excerpt)
         return self._request("facts+scene", session, excerpt, prompts.template("facts_joint"), pairs_type(n), 190 * n + 40)
 
     def details(self, missed: Sequence[Said]) -> Request:

@@ -12,7 +12,7 @@ from .text import BadRecordError, Place, Record, date_field, id_text, text_field
 _LISTS = ("haystack_dates", "haystack_session_ids", "haystack_sessions", "answer_session_ids")
 _FIELDS = ("question_id", "question_type", "question", "question_date", "answer", *_LISTS)
 
-ABSTENTION = "_abs"
+NO_ANSWER = "_abs"
 """End of the id of a question that has no answer in its haystack; in the middle of an id it means nothing."""
 
 
@@ -56,7 +56,7 @@ def row_entry(record: Record, place: Place, scope: Scope) -> Entry:
         question_id=question.id,
         answer=record["answer"],
         kind=text_field(record["question_type"], "question_type"),
-        abstention=question.id.endswith(ABSTENTION),
+        abstention=question.id.endswith(NO_ANSWER),
         evidence=tuple(n for n, name in enumerate(names) if name in answering),
         evidence_turns=tuple((n, t) for n, turns in enumerate(sessions) for t, turn in enumerate(turns) if turn.get("has_answer") is True),
     )

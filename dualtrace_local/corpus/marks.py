@@ -12,7 +12,7 @@ from pathlib import Path
 from dualtrace_local.errors import DataError
 from dualtrace_local.records import Gold, Rejected
 
-from .longmemeval import ABSTENTION
+from .longmemeval import NO_ANSWER
 from .source import decoded, raw_records
 from .text import BadRecordError, Place, id_text, text_field
 
@@ -63,7 +63,7 @@ def golds_of(*files: Marks) -> tuple[dict[str, Gold], tuple[str, ...]]:
             kind = file.kinds.get(question_id, "")
             known = golds.get(question_id)
             if known is None or (kind and not known.kind):
-                golds[question_id] = Gold(question_id, None, kind, question_id.endswith(ABSTENTION))
+                golds[question_id] = Gold(question_id, None, kind, question_id.endswith(NO_ANSWER))
             elif kind and kind != known.kind:
                 said.append(f"{file.source}: question_type of {question_id} is {kind}, before it was {known.kind}; the first counts")
     return golds, tuple(said)

@@ -191,9 +191,13 @@ class Personal:
         shown = prompts.fill("session", date=date, session=prompts.fence(excerpt, self.secret, session.key))
         return Request(kind, prompts.template("system"), f"{shown}\n{task}", output, max_tokens, seed=self.settings.seed)
 
+    def most_statements(self, excerpt: str) -> int:
+        """How many statements a model may write about an excerpt."""
+        return min(10, max(5, self.count(excerpt) // 50))
+
     def facts(self, session: Session, excerpt: str) -> Request:
         """Ask for plain statements about the user; more of them for a longer excerpt."""
-        at_most = min(10, max(5, self.count(excerpt) // 50))
+        at_most = self.most_statements(excerpt)
         return self._request("facts", session, excerpt, prompts.template("facts"), facts_type(at_most), 100 * at_most + 40)
 
     def details(self, missed: Sequence[Said]) -> Request:

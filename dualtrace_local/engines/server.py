@@ -8,6 +8,7 @@ it is back. When none is left the engine has died, and a restart waits for one t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import queue
 import threading
@@ -74,9 +75,8 @@ class _Loop:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        finally:
+            future.cancel()  # does nothing to one that is done
 
     def stop(self) -> None:
         """End the thread."""
@@ -144,11 +144,10 @@ class ServerEngine(Engine):
     def _start(self, patience: float) -> None:
         self._told = queue.SimpleQueue()
         self._loop = _Loop()
-        try:
+        with contextlib.ExitStack() as unless_found:
+            unless_found.callback(self.close)
             self._loop.call(self._find(patience))
-        except BaseException:
-            self.close()
-            raise
+            unless_found.pop_all()
         contexts = [p.dialect.context for p in self._places if p.dialect.context]
         self.limit = min([self._spec.context, *contexts])
         for place in self._places:

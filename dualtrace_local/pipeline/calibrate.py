@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dualtrace_local.config import Role, cache_folder
 from dualtrace_local.corpus import file_digest, file_name
+from dualtrace_local.corpus.longmemeval import NO_ANSWER
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError
 from dualtrace_local.grounding import numbers, stems
@@ -38,9 +39,6 @@ Split = Literal["dev", "held", "all"]
 
 FOLDER = "calibration"
 """Where results are kept: in the cache, or in a run folder."""
-
-NO_ANSWER = "_abs"
-"""How LongMemEval's ids mark a question that cannot be answered."""
 
 MARK = b"calibration"
 """Keys the marks around what the judge compares; there is nothing to protect here, and every calibration sends the same prompts."""

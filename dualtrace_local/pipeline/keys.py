@@ -13,7 +13,7 @@ from dualtrace_local.store import TAUGHT_KINDS, Kind, Selection, Store
 from .parts import Parts
 
 MANY = 256
-"""Keys from which the embedding is shown as a stage of its own; of rounds it takes seconds then (about 40 a second on two CPU cores)."""
+"""Keys from which the embedding is shown as a stage of its own, since it takes seconds then."""
 
 NAMES: dict[Kind, str] = {"round": "rounds", "anchor": "anchors", "fact-without-anchor": "facts"}
 

@@ -17,7 +17,7 @@ from dualtrace_local.records import Entry, Gold, digest_of
 from dualtrace_local.report import group_of, read_published
 
 PER_KIND = 20
-"""Questions of each kind, and abstention questions (paper section 3.5)."""
+"""Questions of each kind, and abstention questions (the paper asks 100: 20 in each of four categories and 20 abstention)."""
 
 SEED = 42
 """Seed of the draw when none is given; the paper names none for it."""

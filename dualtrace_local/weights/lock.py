@@ -77,6 +77,5 @@ def _replace(path: Path, text: str) -> None:
             os.fsync(handle)
         Path(name).chmod(0o644)
         Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(name).unlink(missing_ok=True)  # gone already where it took the old one's place
