@@ -15,14 +15,13 @@ from dualtrace_local.stats import accuracy, agree, kappa, wilson
 
 from .details import Details, Fault, Faultless, Judges, Observed, Reach, Step, Steps, Trace
 from .records import APART, Header, Outcome, QuestionOutcomes, RunData
+from .tables import DECIDED
 
 AT = (1, 3, 5, 10)
 """Numbers of sessions, best first, among which evidence is looked for."""
 
 REPACKERS = {"redhatai", "unsloth", "bartowski", "lmstudio-community", "thebloke", "nvidia"}
 """Publishers of other people's models in another form: their name says nothing of a model's family."""
-
-DECIDED = (Outcome.CORRECT, Outcome.WRONG)
 
 
 def details(run: RunData, outcomes: tuple[QuestionOutcomes, ...]) -> Details:
