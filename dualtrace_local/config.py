@@ -340,11 +340,21 @@ def package_file(name: str) -> Path:
     raise ConfigError(msg)
 
 
+class _Plainly(yaml.SafeLoader):
+    """YAML without dates: no setting is one, and a note of 2026-12-01 is text."""
+
+
+_Plainly.yaml_implicit_resolvers = {
+    first: [(tag, shape) for tag, shape in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def read_yaml(path: Path, kind: type[M]) -> M:
     """The YAML file ``path`` as a ``kind``. Raises ConfigError naming file, place and value."""
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as problem:  # ValueError: not UTF-8, or a date that no calendar has
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Plainly)  # noqa: S506 - a safe loader
+    except (OSError, ValueError, yaml.YAMLError) as problem:  # ValueError: not UTF-8
         msg = f"{path.name}: cannot be read: {' '.join(str(problem).split())}"
         raise ConfigError(msg) from problem
     try:
