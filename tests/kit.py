@@ -64,6 +64,18 @@ def dump(store):
     return result.stdout
 
 
+def lines(path):
+    """The lines of a file of answers or verdicts, by question."""
+    return {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
+
+
+def outcome(run):
+    """All that a run with both stores leaves that is no clock: sorted dumps, answers, verdicts."""
+    answers = {p.name: lines(p) for p in (run / "answers").glob("*.jsonl")}
+    verdicts = {p.name: lines(p) for p in (run / "verdicts").glob("*.jsonl")}
+    return dump(run / "store"), dump(run / "store-joint"), answers, verdicts
+
+
 def flags(options):
     return [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -357,8 +358,7 @@ def everything(tmp_path_factory, benchmark):
     return (out, *run(benchmark, out))
 
 
-def lines(path):
-    return {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
+lines = kit.lines
 
 
 def kinds(requests):
@@ -435,12 +435,15 @@ def test_a_condition_is_added_to_a_run_without_teaching_again(tmp_path, benchmar
 
 
 def test_both_traces_of_a_joint_memory_come_from_one_completion(everything):
-    out, *_ = everything
+    out, result, _ = everything
     with Store.open(out / "store-joint", None) as joint, Store.open(out / "store", None) as apart:
         together, alone = joint.memories(ME), apart.memories(ME)
     assert {m.id for m in together} == {m.id for m in alone}
     assert all(m.scene.startswith("Picture: The user sits at a wooden table") for m in together)
-    assert json.loads((out / "run.json").read_text())["jointly"]["memories"] == len(together)
+    counted = result.report.joint
+    assert (counted.memories, counted.read) == (len(together), counted.taught + counted.dropped + counted.empty)
+    assert {t.kind for t in result.report.tokens if t.stage == "teach jointly"} == {"facts+scene", "anchor"}
+    assert f"{len(together)} memories" in re.search("Taught jointly for c6-joint: .*", (out / "report" / "report.md").read_text())[0]
 
 
 def test_pooled_sees_all_haystacks_under_every_condition(tmp_path, benchmark):
@@ -467,13 +470,6 @@ def test_daily_commands_refuse_what_only_a_run_can_do(tmp_path):
 # ------------------------------------------------------------------------------------------------------- interruptions
 
 
-def result_of(out):
-    """All that a run leaves that is no clock: sorted dumps, answers, verdicts."""
-    answers = {p.name: lines(p) for p in (out / "answers").glob("*.jsonl")}
-    verdicts = {p.name: lines(p) for p in (out / "verdicts").glob("*.jsonl")}
-    return kit.dump(out / "store"), kit.dump(out / "store-joint"), answers, verdicts
-
-
 def test_a_run_that_is_killed_at_random_moments_ends_as_an_unbroken_one(tmp_path, benchmark, everything):
     moments = random.Random(11)  # noqa: S311 - moments to kill at, no secret
     command = ("run", benchmark, "--out", tmp_path / "run", "--conditions", ",".join(DESIGN), "--model", "scripted")
@@ -488,7 +484,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_as_an_unbroken_one(tmp_path
     final = kit.child(tmp_path, *command)
     assert final.ended(300) == 0, final.stderr.read_text()
     assert killed
-    assert result_of(tmp_path / "run") == result_of(everything[0])
+    assert kit.outcome(tmp_path / "run") == kit.outcome(everything[0])
 
 
 KILLS = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -190,8 +191,10 @@ def _teach_jointly(plan: Plan, folder: RunFolder, parts: Parts) -> int:
         teaching = Teaching(store, parts, plan.settings, scope=Scope(), committed=committed, jointly=True)
         totals = teaching.run(plan.sources())
         ledger = store.sessions()
+    status = Counter(row.status for row in ledger)
     memories, scenes = sum(row.memories for row in ledger), sum(row.with_scene for row in ledger)
-    folder.save(jointly={"sessions": len(ledger), "memories": memories, "with_scene": scenes, "failed": totals.failed})
+    counts = {"read": len(ledger) + totals.failed, **status, "failed": totals.failed, "memories": memories, "with_scene": scenes}
+    folder.save(jointly=counts)
     return totals.failed
 
 
@@ -277,6 +280,7 @@ def _gathered(folder: RunFolder) -> tuple[RunData, tuple[KeyedGold, ...], dict[s
             if line["stage"] == "recall" and (line["condition"], line["key"]) not in answered
         ),
         teach=_totals(folder, ledger),
+        joint=_joint_totals(folder),
         recall_usage=folder.usage("recall"),
         judge_usage=folder.usage("judge"),
         evidence_kept=_kept(golds, ledger),
@@ -315,6 +319,15 @@ def _totals(folder: RunFolder, ledger: dict[str, dict[str, Any]]) -> TeachTotals
         usage=folder.usage("teach").get("", {}),
         seconds=folder.seconds().get("teach", 0.0),
     )
+
+
+def _joint_totals(folder: RunFolder) -> TeachTotals | None:
+    """The same of the teach that writes both traces in one completion, where there was one."""
+    counts: dict[str, Any] | None = folder.manifest.get("jointly")
+    if counts is None:
+        return None
+    stage = "teach jointly"
+    return TeachTotals(**counts, usage=folder.usage(stage).get("", {}), seconds=folder.seconds().get(stage, 0.0))
 
 
 def _kept(golds: Sequence[KeyedGold], ledger: Mapping[str, dict[str, Any]]) -> Share:

@@ -76,6 +76,7 @@ def build(run: RunData) -> Report:
         retrieval=tuple(_retrieval(name, run.retrieval[name], golds) for name in names if run.retrieval.get(name)),
         tokens=tuple(_tokens(run)),
         teach=run.teach,
+        joint=run.joint,
         gate=_gate(run),
         details=details(run, by_question),
         published=published,
@@ -206,7 +207,8 @@ def _retrieval(name: str, delivered: Mapping[str, Share], golds: Mapping[str, Go
 
 
 def _tokens(run: RunData) -> Iterator[TokenRow]:
-    yield from (TokenRow("teach", "", kind, usage) for kind, usage in run.teach.usage.items())
+    for stage, totals in (("teach", run.teach), ("teach jointly", run.joint)):
+        yield from (TokenRow(stage, "", kind, usage) for kind, usage in (totals.usage if totals else {}).items())
     for stage, by_condition in (("recall", run.recall_usage), ("judge", run.judge_usage)):
         for name, kinds in by_condition.items():
             yield from (TokenRow(stage, name, kind, usage) for kind, usage in kinds.items())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dualtrace_local.records import Usage
 
 from .cells import Section, Table, number, percent
-from .records import Report, TokenRow
+from .records import Report, TeachTotals, TokenRow
 
 OF_SCENES = ("anchor", "scene")
 """Kinds of request that are counted apart, so that the cost of the fact-only control is that of gate and facts alone."""
@@ -71,9 +71,19 @@ def costs(report: Report) -> Section:
         ),
         f"{whole}, {number(stored.seconds / sessions, 2)} s a session." if sessions and stored.seconds else f"{whole}.",
         f"Inserts: {number(stored.memories)} memories, {_part(stored.with_scene, stored.memories)} of them with a scene.",
+        *_joint(report.joint),
         "Context: tokens of what was delivered, without instructions and question. Seconds are wall time with many questions in flight.",
     )
     return Section("Tokens and cost", notes, (teach, recall, _beside(report), _sums(report.tokens)))
+
+
+def _joint(totals: TeachTotals | None) -> tuple[str, ...]:
+    """What c6-joint's own teaching took, as a line."""
+    if totals is None:
+        return ()
+    cost = _total(totals.spent, totals.taught + totals.dropped)
+    scenes = _part(totals.with_scene, totals.memories)
+    return (f"Taught jointly for c6-joint: {cost} tokens a session, {number(totals.memories)} memories, {scenes} of them with a scene.",)
 
 
 def _beside(report: Report) -> Table:

@@ -125,6 +125,7 @@ class RunData:
 
     ``evidence_kept``: of the evidence sessions that the gate decided on, each once, those it kept. ``retrieval`` (condition ->
     question id -> evidence sessions delivered) is left empty where it was not measured. Of several rows with one id the first counts.
+    ``joint``: what teaching both traces in one completion took and left, where a condition wanted it.
     """
 
     header: Header
@@ -133,6 +134,7 @@ class RunData:
     verdicts: Mapping[str, tuple[Verdict, ...]]
     failures: tuple[Failed, ...] = ()
     teach: TeachTotals = TeachTotals()
+    joint: TeachTotals | None = None
     recall_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
     judge_usage: Mapping[str, Mapping[str, Usage]] = field(default_factory=dict)
     evidence_kept: Share = Share(0, 0)
@@ -305,6 +307,7 @@ class Report:
     retrieval: tuple[RetrievalRow, ...]
     tokens: tuple[TokenRow, ...]
     teach: TeachTotals
+    joint: TeachTotals | None
     gate: GateSummary
     details: Details
     published: Published
