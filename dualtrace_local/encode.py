@@ -127,31 +127,34 @@ def _asked(evidence: Evidence, session: Session, domain: Personal, ground: Groun
 def _scored(
     session: Session, parts: Sequence[str], domain: Personal, ground: Ground, embed: Embed
 ) -> Flow[tuple[Evidence, tuple[Topic, ...], tuple[str, ...]]]:
-    """The model's own scores (the best part counts), then facts in the model's own topics.
+    """The model's own scores (the best part counts), then facts in the model's own topics, from the parts that pass the gate.
 
     The evidence rests on the user's sentence behind the model's quote, and on none where nobody said it.
     """
     scores: list[Evidence] = []
+    passed: list[str] = []
     for part in parts:
         gate = yield from ask(domain.scores(session, part))
         rests_on = ground.component(gate.disclosed)
         quoted = (rests_on.quote,) if isinstance(rests_on, Component) else ()
         scores.append(Evidence(gate.relevance, gate.specificity, gate.explicitness, quoted))
+        passed += [part] if domain.tier(scores[-1]) is not Tier.DROP else []
     evidence = session_evidence(scores, session.turns, ordered=domain.ordered)
     if domain.tier(evidence) is Tier.DROP:
         return evidence, (), ()
     topics: list[Topic] = []
     refused: tuple[str, ...] = ()
     kept: dict[str, Component] = {}
-    for part in parts:
+    for part in passed:
         for group in (yield from ask(domain.grouped_facts(session, part))).groups:
             components, lost = _grounded([f for f in group.facts if f not in kept], session, ground)
             refused += lost
             kept |= {c.text: c for c in components}
             if components:
                 topics.append(Topic(tuple(_named(c, session) for c in components), group.category, group.kind, group.topic))
-    asked = [_named(c, session) for c in _asked(evidence, session, domain, ground, tuple(kept.values()))]
-    return evidence, (*topics, *domain.topics(asked, embed)), refused
+    later = _asked(evidence, session, domain, ground, tuple(kept.values()))
+    later += yield from _missed(session, domain, ground, [*kept.values(), *later], sure=not kept)
+    return evidence, (*topics, *domain.topics([_named(c, session) for c in later], embed)), refused
 
 
 def _grounded(written: Sequence[str], session: Session, ground: Ground) -> tuple[list[Component], tuple[str, ...]]:

@@ -61,7 +61,7 @@ class JointGroups(GroupedFacts):
 
         picture: Depiction
 
-    groups: list[Group] = Field(max_length=MAX_GROUPS)  # type: ignore[assignment]
+    groups: list[Group] = Field(min_length=1, max_length=MAX_GROUPS)  # type: ignore[assignment]
 
     @property
     def scenes(self) -> list[tuple[str, BaseModel]]:

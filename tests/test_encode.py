@@ -446,6 +446,30 @@ def test_scored_way_keeps_a_fact_of_two_parts_once():
     assert [c.text for m in encoded.memories for c in m.components] == HENS["facts"]
 
 
+def test_scored_way_looks_again_at_what_the_facts_left_out():
+    gate = {"disclosed": "I own 12 hens.", "relevance": 2, "specificity": 2, "explicitness": 2}
+    sold = "The user sold 30 eggs to Bruno."
+    table = scored(gate, [HENS]) | {"details": json.dumps({"facts": [sold]}), "anchor": json.dumps({"topic": "egg sale"})}
+    encoded, requests = teach(talk(*SAID, "I sold 30 eggs to Bruno."), table, gate=GateWay.SCORED)
+    assert [r.kind for r in requests][:3] == ["gate", "facts", "details"]
+    assert [c.text for m in encoded.memories for c in m.components] == [*HENS["facts"], sold]
+
+
+def test_scored_way_takes_facts_from_the_parts_that_pass_the_gate():
+    def reply(request):
+        if request.kind == "gate":
+            told = "12 hens" in request.user
+            return json.dumps(
+                {"disclosed": "I own 12 hens." if told else "", "relevance": 2 * told, "specificity": 2 * told, "explicitness": 0}
+            )
+        return scored({}, [HENS])[request.kind]
+
+    session = talk("I own 12 hens. I feed the hens of Ines too.", *["lorem ipsum " * 60] * 4)
+    _, requests = teach(session, reply, gate=GateWay.SCORED, budgets=Budgets(excerpt=400))
+    assert sum(r.kind == "gate" for r in requests) > 1
+    assert ["12 hens" in r.user for r in requests if r.kind == "facts"] == [True]
+
+
 # ------------------------------------------------------------------------------------------------------------- dates
 
 

@@ -101,7 +101,7 @@ class Gate(_Output):
 
 
 class GroupedFacts(_Output):
-    """Facts as bigger models write them: already in topics."""
+    """Facts as bigger models write them: already in topics, one at least, since the gate comes before."""
 
     class Group(_Output):
         """One topic."""
@@ -111,7 +111,7 @@ class GroupedFacts(_Output):
         category: Annotated[str, StringConstraints(pattern=r"^[a-z]{3,16}$")]
         facts: list[Sentence] = Field(min_length=1, max_length=6)
 
-    groups: list[Group] = Field(max_length=MAX_GROUPS)
+    groups: list[Group] = Field(min_length=1, max_length=MAX_GROUPS)
 
 
 @cache
