@@ -1,13 +1,16 @@
 """LanceDB tables behind one class: writer lock, durable commits, repair on opening. The sole importer of lancedb and pyarrow."""
 
+from .changes import FIELDS, Change, undone
 from .keys import TAUGHT_KINDS, Kind, key_text, terms
 from .store import IN_MEMORY, Store, StoreInfo
 from .tables import LedgerRow, Outcome, Selection, total_of
 from .vectors import Hit, Keys
 
 __all__ = [
+    "FIELDS",
     "IN_MEMORY",
     "TAUGHT_KINDS",
+    "Change",
     "Hit",
     "Keys",
     "Kind",
@@ -19,4 +22,5 @@ __all__ = [
     "key_text",
     "terms",
     "total_of",
+    "undone",
 ]

@@ -7,7 +7,6 @@ row do not exist for a reader and are purged when the store is next opened for w
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,17 +21,20 @@ from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreError
 from dualtrace_local.records import Memory, Round, Scope
 
+from .changes import Change, catch_up, history, write
 from .dump import dump
-from .durable import DAMAGED, FOLDER_MODE, LOCK_FILE, WriterLock, crashpoint, settle, size_of
-from .folder import Folder, Say, examine, put_right, told
+from .durable import WriterLock, crashpoint, settle, size_of
+from .erase import allow, erase, intend
+from .folder import Folder, Say, told
 from .keys import Kind
+from .opening import build, claim, identity, of_this_format, repaired
 from .tables import (
     FORMAT,
     HEX,
-    TABLES,
     LedgerRow,
     Outcome,
     Selection,
+    forgotten_row,
     hashed,
     is_any,
     is_scope,
@@ -100,15 +102,16 @@ class Store:
             raise StoreError(msg)
         with told(path, "opening"):
             if new:
-                _claim(path)
+                claim(path)
             lock = WriterLock(path) if write else None
         with contextlib.ExitStack() as undo:
             if lock:
                 undo.callback(lock.release)
             with told(path, "opening"):
                 if new:
-                    _build(path, embedder)
-                _repaired(path, lock, say)
+                    build(path, embedder)
+                of_this_format(path)
+                repaired(path, lock, say)
                 store = cls(path, embedder, lock)
                 if lock:
                     store._complete()
@@ -116,22 +119,24 @@ class Store:
         return store
 
     def _check(self, embedder: Embedder | None) -> None:
-        version = int(self._metadata.get("version", "0"))
-        if version != FORMAT:
-            newer = "a newer dualtrace wrote it; update dualtrace" if version > FORMAT else "it is not a store that dualtrace made"
-            msg = f"store {self.path} has format version {version}, this program reads {FORMAT}: {newer}"
-            raise StoreError(msg)
-        if embedder and _identity(embedder) != {k: self._metadata[k] for k in _identity(embedder)}:
+        if embedder and identity(embedder) != {k: self._metadata[k] for k in identity(embedder)}:
             was = f"{self._metadata['embedder']} ({self._metadata['embedder_digest'][:8]}, {self._metadata['dimension']})"
             now = f"{embedder.name} ({embedder.digest[:8]}, {embedder.dimension})"
-            msg = f"store {self.path} was made with embedding model {was}, not {now}; use that model, or teach into a new store"
+            remedy = f"use that model, or move the store to this one: `dualtrace store reembed --store {self.path}`"
+            msg = f"store {self.path} was made with embedding model {was}, not {now}; {remedy}"
             raise StoreError(msg)
 
     def _complete(self) -> None:
-        """Make key vectors that a stepped-back table lost, and bring everything to disk."""
+        """Make key vectors that a stepped-back table lost or a correction needs, and bring everything to disk."""
+        self._complete_keys()
+        settle(self.path, self._settled)
+
+    def _complete_keys(self) -> None:
         if self._vectors and (keys := self._vectors.missing()):
             self._folder.add("vectors", self._folder.prepared("vectors", self._vectors.rows(keys)))
-        settle(self.path, self._settled)
+
+    def _corrected(self) -> set[str]:
+        return set(self._folder.read("versions", ["memory_id"])["memory_id"].to_pylist())
 
     def close(self) -> None:
         """Give the writer lock back. Safe to call twice."""
@@ -154,17 +159,29 @@ class Store:
 
     def known(self, scope: Scope | None = None) -> dict[str, str]:
         """Session key -> teach fingerprint, of one scope or of all (keys differ between scopes anyway)."""
+        gone = self._gone()
         found = self._folder.read("sessions", ["key", "fingerprint"], is_scope(scope) if scope else "")
-        return dict(zip(found["key"].to_pylist(), found["fingerprint"].to_pylist(), strict=True))
+        pairs = zip(found["key"].to_pylist(), found["fingerprint"].to_pylist(), strict=True)
+        return {key: fingerprint for key, fingerprint in pairs if key not in gone}
 
     def forgotten(self) -> frozenset[str]:
-        """Session keys that must not come back."""
+        """Keys of sessions of which something was forgotten: none of them is taught where it is not in the store."""
+        return frozenset(self._folder.read("forgotten", ["session_key"])["session_key"].to_pylist())
+
+    def _gone(self) -> frozenset[str]:
+        """Keys of sessions and ids of memories and rounds that were forgotten, and may still be there while they are being removed."""
         return frozenset(self._folder.read("forgotten", ["key"])["key"].to_pylist())
+
+    def _visible(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of committed sessions that were not forgotten."""
+        whole, gone = self.known(), self._gone()
+        return [r for r in rows if r["session_key"] in whole and r["id"] not in gone]
 
     def commit(self, outcomes: Sequence[Outcome]) -> int:
         """Store finished sessions, whole and on disk when this returns; the number stored.
 
-        A session that is known, forgotten, or twice in the batch (the first counts) is passed over.
+        A session that is known, forgotten, or twice in the batch (the first counts) is passed over. Corrections that the owner made
+        before the session was lost to damage hold again.
         """
         vectors = self._writer()
         passed = self.known().keys() | self.forgotten()
@@ -186,6 +203,9 @@ class Store:
             crashpoint("before-ledger")
             self._folder.add("sessions", ledger)
             crashpoint("after-ledger")
+            if corrected := {m.id for m in memories} & self._corrected():
+                catch_up(self._folder, corrected)
+                self._complete_keys()
             settle(self.path, self._settled)
             crashpoint("after-fsync")
             self._tidy()
@@ -209,6 +229,56 @@ class Store:
             self._folder.add("haystacks", prepared)
             settle(self.path, self._settled)
             self._tidy()
+
+    def change(self, before: Memory, change: Change) -> None:
+        """Keep ``change`` as the newest version of the memory ``before``. Raises StoreError when another change came first."""
+        self._writer()
+        if self.by_id([before.id], before.scope, retracted=True).get(before.id) != before:
+            msg = f"memory {before.id[:12]} was changed or removed meanwhile; look at it again and repeat"
+            raise StoreError(msg)
+        with told(self.path, "writing"):
+            write(self._folder, before, change)
+            self._complete_keys()
+            settle(self.path, self._settled)
+            self._tidy()
+
+    def allow_again(self, session_keys: Collection[str]) -> None:
+        """Take these sessions off the list of what must not come back, as far as they are not in the store."""
+        self._writer()
+        with told(self.path, "writing"):
+            allow(self._folder, set(session_keys) - self.known().keys())
+            settle(self.path, self._settled)
+
+    def forget(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> None:
+        """Remove whole sessions, and of other sessions these memories and rounds, from tables, indexes and disk; then nothing of them
+        is in any file of the store but their keys, which keep them from coming back. Repeated by the next opening when it is cut off.
+        """
+        if self._lock is None:
+            msg = f"store {self.path} is open for reading only; open it with write=True"
+            raise StoreError(msg)
+        whole = {row.key for row in sessions}
+        parts = [("memory", m) for m in memories if m.session_key not in whole] + [
+            ("round", r) for r in rounds if r.session_key not in whole
+        ]
+        rows = [forgotten_row("session", row.key, row.key, row.scope) for row in sessions]
+        rows += [forgotten_row(kind, part.id, part.session_key, part.scope) for kind, part in parts]
+        with told(self.path, "forgetting"):
+            intend(self._folder, rows)
+            erase(self._folder)
+            self._settled.clear()
+            settle(self.path, self._settled)
+
+    def optimize(self) -> tuple[int, int]:
+        """Put small files together and remove old versions now; bytes before and after. A reader in the middle of something fails."""
+        if self._lock is None:
+            msg = f"store {self.path} is open for reading only; open it with write=True"
+            raise StoreError(msg)
+        before = size_of(self.path)
+        with told(self.path, "optimizing"):
+            self._folder.clean()
+            self._settled.clear()
+            settle(self.path, self._settled)
+        return before, size_of(self.path)
 
     def index_words(self) -> None:
         """Make LanceDB's word index, which large views are ranked with. Done by itself from ``IN_MEMORY`` keys on."""
@@ -235,32 +305,35 @@ class Store:
 
     def sessions(self, scope: Scope | None = None) -> list[LedgerRow]:
         """The ledger, by date and key."""
-        rows = self._folder.rows("sessions", where=is_scope(scope) if scope else "")
-        return [ledger_record(r) for r in sorted(rows, key=itemgetter("date", "key"))]
+        rows, gone = self._folder.rows("sessions", where=is_scope(scope) if scope else ""), self._gone()
+        return [ledger_record(r) for r in sorted(rows, key=itemgetter("date", "key")) if r["key"] not in gone]
 
     def memories(
         self, scope: Scope, session_keys: frozenset[str] | None = None, minimum: int = 0, hide_after: datetime | None = None
     ) -> list[Memory]:
-        """The memories of a selection, by date, session and ordinal; undated first."""
-        whole = self.known()
-        rows = self._folder.rows("memories", where=Selection(scope, session_keys, minimum, hide_after).where())
-        return [memory_record(r) for r in sorted(rows, key=DATED) if r["session_key"] in whole]
+        """The memories of a selection as they are now, by date, session and ordinal; undated first. Retracted ones are left out."""
+        rows = self._folder.rows("memories", where=Selection(scope, session_keys, minimum, hide_after).where("memories"))
+        return [memory_record(r) for r in sorted(self._visible(rows), key=DATED)]
 
-    def by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Memory]:
-        """The memories with these ids."""
-        whole = self.known()
-        rows = self._folder.rows("memories", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
-        return {r["id"]: memory_record(r) for r in rows if r["session_key"] in whole}
+    def retracted(self, scope: Scope) -> list[Memory]:
+        """The memories that the owner has retracted, in the same order."""
+        rows = self._folder.rows("memories", where=f"{is_scope(scope)} AND status = 'retracted'")
+        return [memory_record(r) for r in sorted(self._visible(rows), key=DATED)]
+
+    def by_id(self, ids: Collection[str], scope: Scope, *, retracted: bool = False) -> dict[str, Memory]:
+        """The memories with these ids; those that the owner has retracted only when asked for."""
+        within = is_scope(scope) if retracted else Selection(scope).where("memories")
+        rows = self._folder.rows("memories", where=f"{is_any('id', ids)} AND {within}")
+        return {r["id"]: memory_record(r) for r in self._visible(rows)}
 
     def memory(self, prefix: str, scope: Scope) -> Memory:
-        """The one memory whose id starts with ``prefix``. Raises StoreError when there is none or more than one."""
+        """The one memory whose id starts with ``prefix``, retracted or not. Raises StoreError when there is none or more than one."""
         wanted = prefix.strip().lower()
         if not HEX.match(wanted):
             msg = f"{prefix!r} is not a memory id; `dualtrace memory list` shows them"
             raise StoreError(msg)
-        whole = self.known()
         rows = self._folder.rows("memories", where=f"starts_with(id, '{wanted}') AND {is_scope(scope)}")
-        found = [memory_record(r) for r in rows if r["session_key"] in whole]
+        found = [memory_record(r) for r in self._visible(rows)]
         if len(found) == 1:
             return found[0]
         those = ", ".join(sorted(m.id for m in found)[:3])
@@ -268,17 +341,19 @@ class Store:
         msg = f"memory {prefix} {fits}"
         raise StoreError(msg)
 
+    def history(self, memories: Sequence[Memory]) -> list[Change]:
+        """Every version of these memories, each memory's in order and as taught first; none of one that was never changed."""
+        return history(self._folder, memories)
+
     def rounds(self, scope: Scope, session_keys: frozenset[str] | None = None) -> list[Round]:
         """The verbatim rounds, by date, session and ordinal; undated first."""
-        whole = self.known()
-        rows = self._folder.rows("rounds", where=Selection(scope, session_keys).where())
-        return [round_record(r) for r in sorted(rows, key=DATED) if r["session_key"] in whole]
+        rows = self._folder.rows("rounds", where=Selection(scope, session_keys).where("rounds"))
+        return [round_record(r) for r in sorted(self._visible(rows), key=DATED)]
 
     def rounds_by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Round]:
         """The rounds with these ids."""
-        whole = self.known()
         rows = self._folder.rows("rounds", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
-        return {r["id"]: round_record(r) for r in rows if r["session_key"] in whole}
+        return {r["id"]: round_record(r) for r in self._visible(rows)}
 
     def haystack(self, question_id: str) -> tuple[str, ...]:
         """The session keys of one question, in order; empty when none were set."""
@@ -294,16 +369,17 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Counts and identity."""
-        ledger = self.sessions()
+        ledger, there = self.sessions(), self._visible(self._folder.rows("memories", ["id", "session_key", "scene"]))
+        said = self._visible(self._folder.rows("rounds", ["id", "session_key"]))
         return StoreInfo(
             version=FORMAT,
             embedder=self._metadata["embedder"],
             embedder_digest=self._metadata["embedder_digest"],
             dimension=int(self._metadata["dimension"]),
             sessions=len(ledger),
-            memories=sum(r.memories for r in ledger),
-            with_scene=sum(r.with_scene for r in ledger),
-            rounds=sum(r.rounds for r in ledger),
+            memories=len(there),
+            with_scene=sum(bool(row["scene"]) for row in there),
+            rounds=len(said),
             vectors=self._folder.count("vectors"),
             cut=self._folder.count("vectors", "cut"),
             haystacks=len(self._haystacks()),
@@ -362,40 +438,3 @@ class Store:
             msg = f"store {self.path} was opened without its embedding model, so it cannot be searched"
             raise StoreError(msg)
         return self._vectors
-
-
-def _identity(embedder: Embedder) -> dict[str, str]:
-    return {"embedder": embedder.name, "embedder_digest": embedder.digest, "dimension": str(embedder.dimension)}
-
-
-def _claim(path: Path) -> None:
-    """Make the folder, or accept an empty one (or one whose making was cut off). Other people's folders are refused."""
-    ours = {*(f"{name}.lance" for name in TABLES), LOCK_FILE, DAMAGED}
-    if path.is_dir() and (other := sorted(f.name for f in path.iterdir() if f.name not in ours)):
-        msg = f"{path} holds other files ({other[0]} ...); give a folder that is empty or not there yet"
-        raise StoreError(msg)
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    path.chmod(FOLDER_MODE)
-
-
-def _build(path: Path, embedder: Embedder | None) -> None:
-    if embedder is None:
-        msg = f"store {path} cannot be made without an embedding model"
-        raise StoreError(msg)
-    metadata = {"version": str(FORMAT), "secret": secrets.token_hex(16), **_identity(embedder)}
-    Folder(path).create(embedder.dimension, metadata)
-
-
-def _repaired(path: Path, lock: WriterLock | None, say: Say) -> None:
-    """Put right what is damaged; a reader takes the writer lock for it. What a cut-off commit left is a writer's business."""
-    found = examine(path)
-    if lock is None and not found.unreadable and not found.lost:
-        return
-    held = lock or WriterLock(path)
-    try:
-        # Without the lock, rows of a commit under way looked like orphans.
-        put_right(path, found if lock else examine(path), say)
-    finally:
-        if lock is None:
-            settle(path, {})
-            held.release()
