@@ -15,6 +15,7 @@ from .data import data
 from .experiments import demo, run
 from .judging import judge, report
 from .machine import doctor, models
+from .memories import more
 from .stats import compare, stats
 
 HELP = ["-h", "--help"]
@@ -50,5 +51,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+memory.commands.update(more.commands)
 for command in (demo, teach, remember, ask, run, conditions, judge, report, compare, stats, memory, store, data, models, doctor):
     main.add_command(command)

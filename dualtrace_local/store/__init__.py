@@ -2,6 +2,7 @@
 
 from .changes import FIELDS, Change, undone
 from .keys import TAUGHT_KINDS, Kind, key_text, terms
+from .proof import Needles, search_files, seen
 from .store import IN_MEMORY, Store, StoreInfo
 from .tables import LedgerRow, Outcome, Selection, total_of
 from .vectors import Hit, Keys
@@ -15,11 +16,14 @@ __all__ = [
     "Keys",
     "Kind",
     "LedgerRow",
+    "Needles",
     "Outcome",
     "Selection",
     "Store",
     "StoreInfo",
     "key_text",
+    "search_files",
+    "seen",
     "terms",
     "total_of",
     "undone",

@@ -28,6 +28,7 @@ from .erase import allow, erase, intend
 from .folder import Folder, Say, told
 from .keys import Kind
 from .opening import build, claim, identity, of_this_format, repaired
+from .proof import Needles, needles_of, rows_left
 from .tables import (
     FORMAT,
     HEX,
@@ -250,13 +251,14 @@ class Store:
             settle(self.path, self._settled)
 
     def forget(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> None:
-        """Remove whole sessions, and of other sessions these memories and rounds, from tables, indexes and disk; then nothing of them
-        is in any file of the store but their keys, which keep them from coming back. Repeated by the next opening when it is cut off.
+        """Remove whole sessions, and of other sessions these memories and rounds, from tables, indexes and disk.
+
+        Only their keys stay, which keep them from coming back. When it is cut off, the next opening for writing goes on with it.
         """
         if self._lock is None:
             msg = f"store {self.path} is open for reading only; open it with write=True"
             raise StoreError(msg)
-        whole = {row.key for row in sessions}
+        whole, _ = _apart(sessions, memories, rounds)
         parts = [("memory", m) for m in memories if m.session_key not in whole] + [
             ("round", r) for r in rounds if r.session_key not in whole
         ]
@@ -268,17 +270,13 @@ class Store:
             self._settled.clear()
             settle(self.path, self._settled)
 
-    def optimize(self) -> tuple[int, int]:
-        """Put small files together and remove old versions now; bytes before and after. A reader in the middle of something fails."""
-        if self._lock is None:
-            msg = f"store {self.path} is open for reading only; open it with write=True"
-            raise StoreError(msg)
-        before = size_of(self.path)
-        with told(self.path, "optimizing"):
-            self._folder.clean()
-            self._settled.clear()
-            settle(self.path, self._settled)
-        return before, size_of(self.path)
+    def needles(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> Needles:
+        """What is to be looked for in files to prove that ``forget`` with the same arguments removed it; to be asked for before."""
+        return needles_of(self._folder, *_apart(sessions, memories, rounds))
+
+    def rows_left(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> int:
+        """Rows of any table that are still of one of these."""
+        return rows_left(self._folder, *_apart(sessions, memories, rounds))
 
     def index_words(self) -> None:
         """Make LanceDB's word index, which large views are ranked with. Done by itself from ``IN_MEMORY`` keys on."""
@@ -438,3 +436,10 @@ class Store:
             msg = f"store {self.path} was opened without its embedding model, so it cannot be searched"
             raise StoreError(msg)
         return self._vectors
+
+
+def _apart(sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> tuple[set[str], set[str]]:
+    """Keys of whole sessions, and ids of memories and rounds of others."""
+    whole = {row.key for row in sessions}
+    single = {m.id for m in memories if m.session_key not in whole} | {r.id for r in rounds if r.session_key not in whole}
+    return whole, single
