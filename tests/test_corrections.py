@@ -1,6 +1,7 @@
 """The owner corrects memories: versions with who and when, undo of any change, nothing retracted in any answer."""
 
 import signal
+import subprocess
 from datetime import datetime
 
 import kit
@@ -21,14 +22,22 @@ def models():
     return read_models().with_roles(encode="scripted", read="scripted", judge="scripted")
 
 
-@pytest.fixture
-def mine(tmp_path, models):
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory, models):
+    place = tmp_path_factory.mktemp("taught")
     sessions = [
         kit.session("a1", "2024-03-02 09:00", "I named my boat Marigold and it is 7 metres long.", "A lovely name."),
         kit.session("a3", "2024-04-09 18:20", "My sister Ada moved to Lisbon yesterday.", "A big step."),
     ]
+    with Memory.open(place / "store", models=models) as memory:
+        memory.teach(kit.jsonl(place / "chats.jsonl", sessions))
+    return place / "store"
+
+
+@pytest.fixture
+def mine(tmp_path, models, taught):
+    subprocess.run(["cp", "-a", str(taught), str(tmp_path / "store")], check=True)
     with Memory.open(tmp_path / "store", models=models) as memory:
-        memory.teach(kit.jsonl(tmp_path / "chats.jsonl", sessions))
         yield memory
 
 

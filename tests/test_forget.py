@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import kit
@@ -15,9 +16,9 @@ from dualtrace_local.records import Scope
 from dualtrace_local.store import Store
 from dualtrace_local.store.proof import Needle, search_files, seen
 
-SECRET = "My greenhouse in Zandvoort is called Quixotica and holds 47 orchids."
+GREENHOUSE = "My greenhouse in Zandvoort is called Quixotica and holds 47 orchids."
 SESSIONS = [
-    kit.session("g1", "2024-03-02 09:00", SECRET, "Quixotica sounds lovely, 47 orchids is a lot."),
+    kit.session("g1", "2024-03-02 09:00", GREENHOUSE, "Quixotica sounds lovely, 47 orchids is a lot."),
     kit.session("b1", "2024-03-05 10:00", "I named my boat Marigold and it is 7 metres long.", "A fine name."),
     kit.session("m1", "2024-04-09 18:20", "My sister Ada moved to Lisbon.", "Oh.", "I bought a kiln for 300 euros in Graz.", "Nice."),
     kit.session("d1", "2024-05-05 10:00", "How do tides near Zandvoort work?", "The moon pulls the sea."),
@@ -35,11 +36,18 @@ def chats(tmp_path_factory):
     return kit.jsonl(tmp_path_factory.mktemp("chats") / "chats.jsonl", SESSIONS)
 
 
-@pytest.fixture
-def mine(tmp_path, models, chats):
-    with Memory.open(tmp_path / "store", models=models) as memory:
+@pytest.fixture(scope="module")
+def taught(models, chats):
+    with Memory.open(chats.parent / "store", models=models) as memory:
         memory.teach(chats)
         memory.search("What orchids?", condition="history")  # vectors of rounds are made, and have to go too
+    return chats.parent / "store"
+
+
+@pytest.fixture
+def mine(tmp_path, models, taught):
+    subprocess.run(["cp", "-a", str(taught), str(tmp_path / "store")], check=True)
+    with Memory.open(tmp_path / "store", models=models) as memory:
         yield memory
 
 
@@ -158,11 +166,11 @@ def test_failures_and_copies_of_a_run_go_too(tmp_path, models):
         done = memory.forget(Which(words="marigold"))
     assert done.gone, done
     assert done.cleaned["failures.jsonl"] == 1
-    assert bytes_with(run, "Marigold") == ["gold.jsonl"] or bytes_with(run, "Marigold") == []
+    assert bytes_with(run, "Marigold") == []
     assert kit.dualtrace("report", run, "--json").exit_code == 0
 
 
-@pytest.mark.parametrize("point", ["forget-intent", "forget-memories", "forget-vectors", "forget-sessions", "forget-clean"])
+@pytest.mark.parametrize("point", ["forget-intent", "forget-vectors", "forget-sessions"])
 def test_p01_a_forget_that_was_killed_is_finished_at_the_next_opening(mine, embedder, tmp_path, point):
     command = ("memory", "forget", "--session", "g1", "--yes", "--store", mine.path)
     assert kit.child(tmp_path, *command, environment={"DUALTRACE_CRASH_POINT": point}).ended() == -signal.SIGKILL
@@ -173,7 +181,7 @@ def test_p01_a_forget_that_was_killed_is_finished_at_the_next_opening(mine, embe
     assert bytes_with(mine.path, *WORDS) == []
 
 
-def test_the_command_shows_asks_and_proves(mine, tmp_path):
+def test_the_command_shows_asks_and_proves(mine):
     found = the(mine, "Quixotica")
     shown = kit.dualtrace("memory", "forget", found, "--dry-run", "--store", mine.path)
     assert shown.exit_code == 0

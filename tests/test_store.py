@@ -16,6 +16,7 @@ from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreBusyError, StoreError
 from dualtrace_local.records import Component, Encoded, EventDate, Evidence, Memory, Round, Scope, Session, Tier, Turn
 from dualtrace_local.store import Outcome, Selection, Store, key_text
+from dualtrace_local.store.tables import TABLES
 
 TOPICS = ("beekeeping", "night trains", "a leaking canoe", "sourdough", "the violin", "a lost cat", "tax forms")
 ANN = Scope("ann", "home")
@@ -469,7 +470,7 @@ def test_one_session_at_a_time_leaves_few_files(tmp_path, embedder):
     with Store.open(path, embedder, create=True) as store:
         for n in range(45):
             store.commit([outcome(1, Scope(f"user{n}", "home"))])
-        for table in store._folder._tables.values():
+        for table in map(store._folder.table, TABLES):
             assert table.stats()["fragment_stats"]["num_fragments"] <= 21
         assert store.info().sessions == 45
 

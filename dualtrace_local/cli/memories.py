@@ -11,7 +11,7 @@ import click
 from dualtrace_local.records import Scope, plain
 
 from . import render
-from .common import Choice, emit, json_option, listener, model_options, no_model, scope_option, store_option
+from .common import Choice, emit, finish, json_option, listener, model_options, no_model, scope_option, store_option
 
 if TYPE_CHECKING:
     from dualtrace_local import Memory
@@ -266,3 +266,53 @@ def _forgotten(done: Forgotten) -> None:
     console.print("Out of reach:")
     for line in OUT_OF_REACH:
         console.print(f"- {line}", soft_wrap=True)
+
+
+# --------------------------------------------------------------------------------------------------- export, import
+
+
+@more.command()
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(["archive", "markdown"]), default="archive", show_default=True,
+              help="archive: one file of JSON lines with everything but vectors; markdown: a folder to read, a file a trace.")  # fmt: skip
+@click.option("--all-scopes", is_flag=True, help="Of every user and project, not of --scope alone.")
+@store_option
+@scope_option
+@no_model
+@json_option
+def export(target: Path, form: str, all_scopes: bool, store_path: Path, scope: Scope, as_json: bool) -> None:
+    """Take memories away as files. An archive holds history, retracted memories and verbatim rounds too, and can be imported again."""
+    from dualtrace_local import __version__
+    from dualtrace_local.pipeline.export import scopes_of, write_archive, write_markdown
+
+    with render.opened(store_path) as store:
+        scopes = scopes_of(store) if all_scopes else [scope]
+        if form == "archive":
+            done = write_archive(store, scopes, target, __version__)
+        else:
+            done = write_markdown([m for s in scopes for m in store.memories(s)], target)
+    if as_json:
+        emit(plain(done))
+    else:
+        click.echo(f"{done.memories} memories of {done.sessions} sessions in {done.files} files")
+
+
+@more.command("import")
+@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--again", is_flag=True, help="Bring back what was forgotten by order too.")
+@store_option
+@model_options
+@json_option
+def import_(archive: Path, again: bool, store_path: Path, choice: Choice, as_json: bool) -> None:
+    """Put an archive into a store. Doing it again adds nothing; ids, dates, scopes and history are kept, vectors are made anew."""
+    from dualtrace_local.pipeline.export import read_archive
+    from dualtrace_local.pipeline.parts import Parts
+
+    with Parts(choice.models, listener()) as parts:
+        done = read_archive(archive, store_path, parts, again=again)
+    if as_json:
+        emit(plain(done))
+    else:
+        parts = " + ".join(f"{getattr(done, name)} {name}" for name in ("added", "unchanged", "forgotten", "failed"))
+        click.echo(f"{done.read} sessions read = {parts}")
+    finish(done.failed)

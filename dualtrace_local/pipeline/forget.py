@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Plan:
     memories: tuple[Memory, ...]
     rounds: tuple[Round, ...]
     alike: tuple[str, ...] = ()
+    words: str = ""
+    """The text by which they were named, if they were."""
     parts_of: tuple[str, ...] = ()
     """Keys of sessions of which only parts go; their verbatim rounds go all."""
 
@@ -112,7 +114,8 @@ def planned(store: Store, scope: Scope, which: Which) -> Plan:
     if which.words:
         wanted = _folded(which.words)
         held = [m for m in memories if any(wanted in _folded(text) for text in said[m.id])]
-        return _with_company(ledger, memories, rounds, said, held, [r for r in rounds if wanted in _folded(r.text)])
+        heard = [r for r in rounds if wanted in _folded(r.text)]
+        return replace(_with_company(ledger, memories, rounds, said, held, heard), words=wanted)
     chosen = [row for row in ledger if which.everything or _is_meant(row, which)]
     keys = {row.key for row in chosen}
     if not keys:
@@ -157,7 +160,7 @@ def _with_company(
         tuple(going.values()),
         tuple(r for r in rounds if r.session_key in touched),
         tuple(i for i in going if i not in named_ids),
-        tuple(sorted(touched & stay)),
+        parts_of=tuple(sorted(touched & stay)),
     )
 
 
@@ -192,7 +195,7 @@ def forget(path: Path, scope: Scope, which: Which, agreed: Callable[[Plan], bool
         needles = store.needles(*parts)
         root = path.parent if (path.parent / "run.json").is_file() else path
         before = {n for there in search_files(root, needles, but=(".lock",)).values() for n in there}
-        cleaned = _clean_lines(path / "failures.jsonl", plan, needles, say)
+        cleaned = _without_raw(path / "failures.jsonl", plan, say)
         if root != path:
             cleaned |= _clean_run(root, plan, needles, say)
         store.forget(*parts)
@@ -219,9 +222,24 @@ def _clean_lines(
     return {file.name: len(found) - len(kept)}
 
 
+def _without_raw(file: Path, plan: Plan, say: Callable[[str], None]) -> dict[str, int]:
+    """Drop the failures of what goes, and of all others what the model wrote: of a session that failed nobody can tell what it says."""
+    if not file.is_file():
+        return {}
+    lines = JsonLines(file, say)
+    found = list(lines.read())
+    kept = [line | {"raw": ""} for line in found if line.get("key") not in plan.keys]
+    if kept == found:
+        return {}
+    lines.replace(kept)
+    return {file.name: sum(before not in kept for before in found)}
+
+
 def _holds(line: dict[str, Any], plan: Plan, needles: Needles) -> bool:
     text = json.dumps(line, ensure_ascii=False)
     ids = (*plan.keys, *(m.id for m in plan.memories), *(r.id for r in plan.rounds))
+    if plan.words and plan.words in _folded(text):
+        return True
     return any(i in text for i in ids) or bool(seen(text.encode("utf-8", "backslashreplace"), needles))
 
 
@@ -241,8 +259,9 @@ def _clean_run(root: Path, plan: Plan, needles: Needles, say: Callable[[str], No
     asked = lambda line: line.get("question_id", line.get("id")) in ids  # noqa: E731 - one rule for all files
     questions = JsonLines(root / "questions.jsonl", say)
     questions.replace({**q, "haystack": [k for k in q["haystack"] if k not in whole]} for q in list(questions.read()))
+    cleaned |= _without_raw(root / "failures.jsonl", plan, say)
     for file in (*root.glob("*.jsonl"), *root.glob("answers/*.jsonl"), *root.glob("verdicts/*.jsonl")):
-        cleaned |= _clean_lines(file, plan, needles, say, asked)
+        cleaned |= _clean_lines(file, plan, needles, say, asked) if file.name != "failures.jsonl" else {}
     for file in (root / "report").glob("*"):
         file.unlink()
         cleaned[f"report/{file.name}"] = 1

@@ -17,6 +17,8 @@ from .sums import SUMS, note_sums
 LOCK_FILE = ".lock"
 DAMAGED = "_damaged"
 """Where unreadable files of a store are moved."""
+ASIDE = ".reembed"
+"""Where vectors of another embedding model grow until all are there."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 _held: set[Path] = set()
@@ -94,6 +96,11 @@ def settle(root: Path, seen: dict[str, int]) -> None:
             _flush(folder, os.stat(folder).st_mode, FOLDER_MODE)  # noqa: PTH116 - as above
             seen[folder] = 0
     note_sums(root, fresh, first=first)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a private folder durable."""
+    _flush(str(folder), FOLDER_MODE, FOLDER_MODE)
 
 
 def _flush(path: str, mode: int, wanted: int) -> None:

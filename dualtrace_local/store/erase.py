@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from dualtrace_local.errors import StoreError
 
-from .durable import DAMAGED, crashpoint
+from .durable import ASIDE, DAMAGED, FILE_MODE, crashpoint, flush_folder
 from .folder import Folder
 from .tables import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MARKER = ".forgetting"
+"""Lies in the store's folder from the order to the proof: old files may still hold what no row holds any more."""
 
 OWNER = {"memories": "id", "rounds": "id", "versions": "memory_id", "vectors": "owner_id"}
 """The column that holds the id of a memory or round."""
@@ -26,6 +29,8 @@ OWNER = {"memories": "id", "rounds": "id", "versions": "memory_id", "vectors": "
 
 def intend(folder: Folder, rows: Collection[Mapping[str, Any]]) -> None:
     """Write down what has to go. Keys of parts of a session that goes whole are dropped, so that nothing finer is known of it."""
+    (folder.path / MARKER).touch(FILE_MODE)
+    flush_folder(folder.path)
     whole = {row["key"] for row in rows if row["kind"] == "session"}
     new = {row["key"] for row in rows}
     kept = [r for r in folder.rows("forgotten") if r["key"] not in new and (r["kind"] == "session" or r["session_key"] not in whole)]
@@ -50,11 +55,13 @@ def erase(folder: Folder) -> None:
             folder.rewrite(table, _rest(folder.read(table), table, whole, single, touched))
             crashpoint(f"forget-{table}")
     folder.clean()
-    shutil.rmtree(folder.path / DAMAGED, ignore_errors=True)
+    for aside in (DAMAGED, ASIDE):
+        shutil.rmtree(folder.path / aside, ignore_errors=True)
     crashpoint("forget-clean")
     if left := folder.unnamed():
         msg = f"store {folder.path}: {len(left)} old files could not be removed ({left[0].name} ...); close other programs and repeat"
         raise StoreError(msg)
+    (folder.path / MARKER).unlink(missing_ok=True)
 
 
 def _rest(rows: pa.Table, table: str, whole: Collection[str], single: Collection[str], touched: Collection[str]) -> pa.Table:

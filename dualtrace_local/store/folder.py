@@ -44,6 +44,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._open: dict[str, Table] = {}
 
     @cached_property
     def _database(self) -> DBConnection:
@@ -51,31 +52,31 @@ class Folder:
 
         return lancedb.connect(str(self.path), read_consistency_interval=timedelta(0))
 
-    @cached_property
-    def _tables(self) -> dict[str, Table]:
-        return {name: self._database.open_table(name) for name in TABLES}
+    def table(self, name: str) -> Table:
+        """LanceDB's own table, opened when it is first asked for: an older or damaged store may lack others."""
+        if name not in self._open:
+            self._open[name] = self._database.open_table(name)
+        return self._open[name]
 
-    def create(self, dimension: int, metadata: Mapping[str, str], embedder: Mapping[str, str]) -> None:
-        """Make empty tables, the ledger last. ``metadata`` goes into its schema, ``embedder`` into that of ``vectors``."""
+    def create(self, dimension: int, metadata: Mapping[str, str], embedder: Mapping[str, str], tables: Sequence[str] | None = None) -> None:
+        """Make empty tables, all by default, the ledger last; ``metadata`` goes into its schema, ``embedder`` into that of ``vectors``."""
         said = {"sessions": metadata, "vectors": embedder}
-        for name in TABLES:
-            self._database.create_table(name, schema=schema(name, dimension, said.get(name)), mode="overwrite")
+        for name in TABLES if tables is None else tables:
+            if (self.path / f"{name}.lance").exists():  # what a making that was cut off left
+                self._database.drop_table(name)
+            self._database.create_table(name, schema=schema(name, dimension, said.get(name)))
 
     @property
     def metadata(self) -> dict[str, str]:
         """What the schemas say: version and secret in the ledger's, the embedding model in that of ``vectors``, which can change alone."""
         found: dict[bytes, bytes] = {}
         for name in ("sessions", "vectors"):
-            found |= self._table(name).schema.metadata or {}
+            found |= self.table(name).schema.metadata or {}
         return {k.decode(): v.decode() for k, v in found.items()}
-
-    def _table(self, name: str) -> Table:
-        """One table, without opening the others: an older or damaged store may lack them."""
-        return self._tables[name] if "_tables" in self.__dict__ else self._database.open_table(name)
 
     def read(self, table: str, columns: Sequence[str] = (), where: str = "") -> pa.Table:
         """Rows of ``table``: the named columns, all of them by default."""
-        query = self._tables[table].search()
+        query = self.table(table).search()
         if where:
             query = query.where(where)
         return (query.select(list(columns)) if columns else query).to_arrow()
@@ -87,45 +88,49 @@ class Folder:
 
     def columns(self, table: str) -> list[str]:
         """Names of the columns."""
-        return list(self._tables[table].schema.names)
+        return list(self.table(table).schema.names)
 
     def count(self, table: str, where: str = "") -> int:
         """Number of rows."""
-        return int(self._tables[table].count_rows(where or None))
+        return int(self.table(table).count_rows(where or None))
 
     def prepared(self, table: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Rows in the table's schema, checked before anything is written."""
-        return arrow(rows, self._tables[table].schema)
+        return arrow(rows, self.table(table).schema)
 
     def add(self, table: str, prepared: pa.Table) -> None:
         """Append rows in one version; nothing happens when there are none."""
         if prepared.num_rows:
-            self._tables[table].add(prepared)
+            self.table(table).add(prepared)
 
     def delete(self, table: str, column: str, hashes: Collection[str]) -> None:
         """Delete the rows whose ``column`` is one of these hashes."""
         keys = sorted(hashes)
         for start in range(0, len(keys), 500):
-            self._tables[table].delete(is_any(column, keys[start : start + 500]))
+            self.table(table).delete(is_any(column, keys[start : start + 500]))
 
     def update(self, table: str, prepared: pa.Table) -> None:
         """Replace the rows that have the ids of these, in one version."""
         if prepared.num_rows:
             key = "key" if table == "sessions" else "id"
-            self._tables[table].merge_insert(key).when_matched_update_all().execute(prepared)
+            self.table(table).merge_insert(key).when_matched_update_all().execute(prepared)
 
     def rewrite(self, table: str, rows: pa.Table, kind: pa.Schema | None = None) -> None:
         """Put ``rows`` in the place of everything in ``table``, in one version and in new files; ``kind`` is another schema."""
         indexed = table == "vectors" and self.words_indexed
-        made = rows.select((kind or rows.schema).names).cast(kind or self._tables[table].schema)
-        self._database.create_table(table, made, mode="overwrite")
-        self.__dict__.pop("_tables", None)
+        made = rows.select((kind or rows.schema).names).cast(kind or self.table(table).schema)
+        self.put(table, made)
         if indexed:
             self.index_words()
 
+    def put(self, table: str, rows: pa.Table) -> None:
+        """Make ``table`` of these rows and their schema, in the place of what is there."""
+        there = (self.path / f"{table}.lance").is_dir()
+        self._open[table] = self._database.create_table(table, rows, mode="overwrite" if there else "create")
+
     def clean(self) -> None:
         """Remove every old version and every file that the newest does not name, of all tables. A reader of an old version fails."""
-        for table in self._tables.values():
+        for table in map(self.table, TABLES):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # it warns of just that
                 table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
@@ -141,14 +146,14 @@ class Folder:
 
     def words_counted(self) -> tuple[int, int] | None:
         """Rows that the word index holds and those still waiting for it; None when there is none."""
-        names = [i.name for i in self._tables["vectors"].list_indices() if i.columns == ["terms"]]
-        stats = self._tables["vectors"].index_stats(names[0]) if names else None
+        names = [i.name for i in self.table("vectors").list_indices() if i.columns == ["terms"]]
+        stats = self.table("vectors").index_stats(names[0]) if names else None
         return (int(stats.num_indexed_rows), int(stats.num_unindexed_rows)) if stats else None
 
     def tidy(self, least: int = FRAGMENTS) -> bool:
         """Compact the tables that have gathered ``least`` small files. True when one was; a failure waits for the next time."""
         done = False
-        for table in self._tables.values():
+        for table in map(self.table, TABLES):
             try:
                 if table.stats()["fragment_stats"]["num_small_fragments"] >= least:
                     table.optimize(cleanup_older_than=KEPT)
@@ -173,23 +178,23 @@ class Folder:
             with_position=False,
         )
         if not self.words_indexed:
-            self._tables["vectors"].create_index("terms", config=as_they_are)
+            self.table("vectors").create_index("terms", config=as_they_are)
 
     @property
     def words_indexed(self) -> bool:
         """Whether ``by_words`` can be used."""
-        return any(i.columns == ["terms"] for i in self._tables["vectors"].list_indices())
+        return any(i.columns == ["terms"] for i in self.table("vectors").list_indices())
 
     def by_vector(self, vector: NDArray[np.float32], where: str, limit: int) -> list[dict[str, Any]]:
         """Rows of ``vectors`` with the highest cosine, exact, with ``_distance`` = 1 - cosine."""
-        query = self._tables["vectors"].search(vector, vector_column_name="vector").distance_type("cosine")
+        query = self.table("vectors").search(vector, vector_column_name="vector").distance_type("cosine")
         query = query.where(where, prefilter=True).select(["owner_id", "session_key", "_distance"]).limit(limit)
         found: list[dict[str, Any]] = query.to_list()
         return found
 
     def by_words(self, words: Sequence[str], where: str, limit: int) -> list[dict[str, Any]]:
         """Rows of ``vectors`` with the highest BM25 score over the whole table, with ``_score`` and their vector."""
-        query = self._tables["vectors"].search(" ".join(words), query_type="fts", fts_columns="terms")
+        query = self.table("vectors").search(" ".join(words), query_type="fts", fts_columns="terms")
         query = query.where(where, prefilter=True).select(["owner_id", "session_key", "vector", "_score"]).limit(limit)
         found: list[dict[str, Any]] = query.to_list()
         return found

@@ -13,7 +13,7 @@ from dualtrace_local.errors import StoreError
 
 from .changes import catch_up
 from .durable import DAMAGED, FOLDER_MODE
-from .erase import erase
+from .erase import MARKER, erase
 from .folder import MANIFEST, NEWEST, UNREADABLE, Folder, Say
 from .tables import SCANNED, TABLES
 
@@ -77,7 +77,9 @@ def examine(path: Path) -> Findings:
         lost=frozenset(lost - whole),
         orphans=frozenset(present - ledger.keys() - whole),
         overdue=_overdue(scans),
-        unerased=bool(whole & (present | ledger.keys())) or _remains(scans, {row["key"] for row in gone} - whole),
+        unerased=(path / MARKER).exists()
+        or bool(whole & (present | ledger.keys()))
+        or _remains(scans, {row["key"] for row in gone} - whole),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SUMS = ".sums"
 HINT = "latest_version_hint.json"
-CHANGING = frozenset({SUMS, f"{SUMS}.new", ".lock", HINT, "teaching", "failures.jsonl"})
+CHANGING = frozenset({SUMS, f"{SUMS}.new", ".lock", ".forgetting", HINT, "teaching", "failures.jsonl"})
 """Names of files that are written more than once."""
 
 

@@ -34,7 +34,7 @@ ALWAYS = 9
 """Evidence total of what the user asked to remember, and of rounds: above every minimum."""
 
 COMPONENTS = TypeAdapter(tuple[Component, ...])
-_EVIDENCE = TypeAdapter(Evidence)
+EVIDENCE = TypeAdapter(Evidence)
 _REASONS = TypeAdapter(tuple[str, ...])
 READABLE = {"lance-encoding:compression": "none"}
 """Text columns are not compressed, so that a search of the files' bytes sees what is in them: the proof of ``forget`` rests on it."""
@@ -165,6 +165,11 @@ SCANNED = {
 """Columns read at every opening, to prove that the newest version of a table can be read."""
 
 
+def columns_of(table: str) -> dict[str, type]:
+    """The columns of a table without vectors, with the type of their values."""
+    return dict.fromkeys(_TEXT[table].split(), str) | dict.fromkeys(_NUMBERS.get(table, "").split(), int)
+
+
 def schema(table: str, dimension: int, metadata: Mapping[str, str] | None = None) -> pa.Schema:
     """The Arrow schema of ``table``; no column may be null."""
     import pyarrow as pa
@@ -241,7 +246,7 @@ def ledger_record(row: Mapping[str, Any]) -> LedgerRow:
         date=_date(row["date"]),
         scope=Scope(row["user"], row["project"]),
         tier=Tier(row["tier"]),
-        evidence=_EVIDENCE.validate_json(row["evidence"]),
+        evidence=EVIDENCE.validate_json(row["evidence"]),
         dropped_sentences=_REASONS.validate_json(row["dropped_sentences"]),
     )
 
@@ -276,7 +281,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         scope=Scope(row["user"], row["project"]),
         date=_date(row["date"]),
         tier=Tier(row["tier"]),
-        evidence=_EVIDENCE.validate_json(row["evidence"]),
+        evidence=EVIDENCE.validate_json(row["evidence"]),
         components=COMPONENTS.validate_json(row["components"]),
     )
 
