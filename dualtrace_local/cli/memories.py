@@ -313,6 +313,6 @@ def import_(archive: Path, again: bool, store_path: Path, choice: Choice, as_jso
     if as_json:
         emit(plain(done))
     else:
-        parts = " + ".join(f"{getattr(done, name)} {name}" for name in ("added", "unchanged", "forgotten", "failed"))
-        click.echo(f"{done.read} sessions read = {parts}")
+        counts = " + ".join(f"{getattr(done, name)} {name}" for name in ("added", "unchanged", "forgotten", "failed"))
+        click.echo(f"{done.read} sessions read = {counts}")
     finish(done.failed)

@@ -129,11 +129,12 @@ class Folder:
         self._open[table] = self._database.create_table(table, rows, mode="overwrite" if there else "create")
 
     def clean(self) -> None:
-        """Remove every old version and every file that the newest does not name, of all tables. A reader of an old version fails."""
+        """Compact all tables, and remove every old version and every file that the newest does not name. A reader of an old one fails."""
         for table in map(self.table, TABLES):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # it warns of just that
-                table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+                for _ in range(2):  # compacting leaves the version before it
+                    table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
 
     def unnamed(self) -> list[Path]:
         """Data files that the newest version of no table names; none after ``clean``."""
