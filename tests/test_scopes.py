@@ -110,7 +110,7 @@ def test_no_command_crosses_scopes(shared, tmp_path):
     assert {json.loads(line).get("user", "ann") for line in (tmp_path / "a.jsonl").read_text().splitlines()} == {"ann"}
 
 
-def test_the_python_api_stays_in_its_scope(shared, tmp_path):
+def test_the_python_api_stays_in_its_scope(shared):
     models = read_models().with_roles(encode="scripted", read="scripted", judge="scripted")
     with Memory.open(shared, user="ann", project="home", models=models) as ann:
         found = ann.search("What did I spend day 2 on?", condition="history")
