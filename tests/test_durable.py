@@ -83,14 +83,26 @@ def test_p01_killed_at_random_moments_nothing_is_lost_twice_or_half(mine, embedd
 @pytest.mark.parametrize("spoil", [empty, halve])
 @pytest.mark.parametrize("place", ["_versions/*.manifest", "data/*", "_transactions/*", "_versions/latest_version_hint.json"])
 def test_p02_after_a_loss_of_power_the_lost_batch_is_taught_again(mine, embedder, unbroken, place, spoil):
-    """The newest file of every table is cut at once, as what never reached the disk is."""
+    """The newest file of every table is cut at once, as what never reached the disk is; of the check sums, written last, none is there."""
+    sums = (mine / ".sums").read_bytes()
     with Store.open(mine, embedder, write=True) as store:
         store.commit(WORK[:2])
     for table in ("memories", "rounds", "vectors", "sessions"):
         found = sorted((mine / f"{table}.lance").glob(place), key=lambda f: f.stat().st_mtime_ns)
         spoil(found[-1])
+    (mine / ".sums").write_bytes(sums)
     lines = repeated(mine, embedder, unbroken)
     assert len(lines) <= 1
+
+
+def test_p02_a_disk_that_lied_about_a_file_costs_its_batch_and_is_whole_again(mine, embedder, unbroken):
+    """The check sums say that the file was whole; it is not, one line says so, and a check afterwards has nothing to say."""
+    with Store.open(mine, embedder, write=True) as store:
+        store.commit(WORK[:2])
+    for table in ("memories", "vectors"):
+        halve(max((mine / f"{table}.lance" / "data").iterdir(), key=lambda f: f.stat().st_mtime_ns))
+    assert {p.where.split("/")[0] for p in check(mine, print).problems} == {"memories.lance", "vectors.lance"}
+    assert len(repeated(mine, embedder, unbroken)) == 1
 
 
 def test_p02_a_folder_rolled_back_to_an_earlier_moment_is_a_store(mine, embedder, unbroken, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 from dualtrace_local.errors import ConfigError, StoreError
 from dualtrace_local.records import Memory, Round, Scope
 from dualtrace_local.store import LedgerRow, Needles, Store, search_files, seen
+from dualtrace_local.store.durable import LOCK_FILE
 
 from .files import JsonLines
+from .folder import RunFolder
 
 OUT_OF_REACH = (
     "the source files that were taught (delete them yourself), exports, backups and copies made elsewhere",
@@ -187,19 +190,22 @@ def forget(path: Path, scope: Scope, which: Which, agreed: Callable[[Plan], bool
 
     The copies beside the tables go first: the tables themselves go on by themselves when this is cut off.
     """
-    with Store.open(path, None, write=True, say=say) as store:
+    root = path.parent if (path.parent / "run.json").is_file() else path
+    with ExitStack() as held:
+        if root != path:
+            held.enter_context(RunFolder.written(root, say))
+        store = held.enter_context(Store.open(path, None, write=True, say=say))
         plan = planned(store, scope, which)
         if not agreed(plan):
             return None
         parts = (plan.sessions, plan.memories, plan.rounds)
         needles = store.needles(*parts)
-        root = path.parent if (path.parent / "run.json").is_file() else path
-        before = {n for there in search_files(root, needles, but=(".lock",)).values() for n in there}
+        before = {n for there in search_files(root, needles, but=(LOCK_FILE,)).values() for n in there}
         cleaned = _without_raw(path / "failures.jsonl", plan, say)
         if root != path:
             cleaned |= _clean_run(root, plan, needles, say)
         store.forget(*parts)
-        left = search_files(root, needles, but=(".lock",))
+        left = search_files(root, needles, but=(LOCK_FILE,))
         rows_left = store.rows_left(*parts)
     after = {n for there in left.values() for n in there}
     proof = {kind: Sought(*(sum(n.kind == kind for n in some) for some in (needles, before, after))) for kind in KINDS}

@@ -62,7 +62,7 @@ def change_record(row: Mapping[str, Any], memory: Memory) -> Change:
 def history(folder: Folder, memories: Sequence[Memory]) -> list[Change]:
     """All versions of these memories, each memory's in order, as taught first; none of one that was never changed."""
     by_id = {m.id: m for m in memories}
-    rows = folder.rows("versions", where=is_any("memory_id", by_id))
+    rows = [r for r in folder.rows("versions") if r["memory_id"] in by_id]
     return [change_record(r, by_id[r["memory_id"]]) for r in sorted(rows, key=lambda r: (r["memory_id"], r["number"]))]
 
 

@@ -53,9 +53,13 @@ class WriterLock:
                 msg = f"{folder} cannot be locked: {problem.strerror}; keep it on a local disk"
                 raise StoreError(msg) from problem
             raise _busy(folder, holder or "unknown") from problem
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            os.close(self._handle)
+            raise
         _held.add(self._key)
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next writer in. Safe to call twice."""

@@ -120,7 +120,7 @@ class Folder:
         indexed = table == "vectors" and self.words_indexed
         made = rows.select((kind or rows.schema).names).cast(kind or self.table(table).schema)
         self.put(table, made)
-        if indexed:
+        if indexed and made.num_rows:
             self.index_words()
 
     def put(self, table: str, rows: pa.Table) -> None:
@@ -137,12 +137,14 @@ class Folder:
                     table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
 
     def unnamed(self) -> list[Path]:
-        """Data files that the newest version of no table names; none after ``clean``."""
+        """Data files that the newest version of no table names, and indexes that no table has; none after ``clean``."""
         found: list[Path] = []
         for name in TABLES:
             place = self.path / f"{name}.lance"
             newest = min(f for f in (place / "_versions").glob("*.manifest") if MANIFEST.fullmatch(f.name)).read_bytes()
             found += [f for f in (place / "data").glob("*") if f.name.encode() not in newest]
+            indexes = sorted((place / "_indices").glob("*"))
+            found += indexes if len(indexes) != len(self.table(name).list_indices()) else []
         return found
 
     def words_counted(self) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from .changes import catch_up
 from .durable import DAMAGED, FOLDER_MODE
 from .erase import MARKER, erase
 from .folder import MANIFEST, NEWEST, UNREADABLE, Folder, Say
+from .sums import prune_sums
 from .tables import SCANNED, TABLES
 
 if TYPE_CHECKING:
@@ -116,8 +117,10 @@ def put_right(path: Path, found: Findings, say: Say) -> None:
     Says one line when something was damaged. Raises StoreError, with every file where it was, when a table has no readable
     version near enough.
     """
+    prune_sums(path)
     stepped = [f"{table} (opened version {_step_back(path, table)})" for table in found.unreadable]
     if stepped:
+        prune_sums(path, damaged=True)
         found = examine(path)
     folder = Folder(path)
     folder.delete("sessions", "key", found.lost)

@@ -48,17 +48,25 @@ def note_sums(root: Path, changed: Collection[str], *, first: bool) -> None:
     are gone are dropped.
     """
     names = {os.path.relpath(path, root): path for path in changed if os.path.basename(path) not in CHANGING}  # noqa: PTH119 - hot walk
-    known: dict[str, Sum] = {}
-    if first:
-        before, bad = read_sums(root)
-        known = {name: value for name, value in before.items() if (root / name).exists()}
-        if len(known) < len(before) or bad:
-            beside = root / f"{SUMS}.new"
-            _write(beside, "".join(f"{s.digest} {s.size} {name}\n" for name, s in known.items()))
-            beside.replace(root / SUMS)
+    known = prune_sums(root) if first else {}
     lines = [f"{s.digest} {s.size} {name}\n" for name, path in names.items() if name not in known and (s := sum_of(Path(path)))]
     if lines:
         _write(root / SUMS, "".join(lines))
+
+
+def prune_sums(root: Path, *, damaged: bool = False) -> dict[str, Sum]:
+    """Drop the lines of files that are gone, so that none speaks of a later file of the same name; what is left.
+
+    ``damaged``: lines of files of another size too, after the damage was told and nothing rests on those files any more.
+    """
+    before, bad = read_sums(root)
+    kept = {name: s for name, s in before.items() if (root / name).exists() and not (damaged and (root / name).stat().st_size != s.size)}
+    if len(kept) < len(before) or bad:
+        beside = root / f"{SUMS}.new"
+        beside.unlink(missing_ok=True)
+        _write(beside, "".join(f"{s.digest} {s.size} {name}\n" for name, s in kept.items()))
+        beside.replace(root / SUMS)
+    return kept
 
 
 def sum_of(path: Path) -> Sum | None:
