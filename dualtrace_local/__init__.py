@@ -1,7 +1,7 @@
 """dualtrace-local: a local-first memory for language-model assistants.
 
 ``Memory`` is the whole Python API: ``Memory.open(store)``, then ``.teach(files)``, ``.remember(text)``, ``.ask(question)``,
-``.search(query)``.
+``.search(query)``, ``.edit(id, ...)``, ``.forget(...)``.
 Importing this package loads no heavy library.
 """
 

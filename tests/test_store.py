@@ -16,6 +16,7 @@ from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreBusyError, StoreError
 from dualtrace_local.records import Component, Encoded, EventDate, Evidence, Memory, Round, Scope, Session, Tier, Turn
 from dualtrace_local.store import Outcome, Selection, Store, key_text
+from dualtrace_local.store.tables import TABLES
 
 TOPICS = ("beekeeping", "night trains", "a leaking canoe", "sourdough", "the violin", "a lost cat", "tax forms")
 ANN = Scope("ann", "home")
@@ -428,22 +429,22 @@ def test_a_folder_with_other_files_is_not_made_a_store(tmp_path, embedder):
 
 def test_another_embedding_model_is_refused_with_the_remedy(tmp_path, embedder):
     path = taught(tmp_path / "s", embedder, [outcome(1)])
-    with pytest.raises(StoreError, match="use that model, or teach into a new store"):
+    with pytest.raises(StoreError, match="use that model, or move the store"):
         Store.open(path, Embedder("another", embedder.folder, 384))
 
 
 def test_a_newer_format_is_refused(tmp_path, embedder):
     from dualtrace_local.store.folder import Folder
 
-    Folder(tmp_path / "s").create(384, {"version": "2"})
-    with pytest.raises(StoreError, match="format version 2, this program reads 1: a newer dualtrace"):
+    Folder(tmp_path / "s").create(384, {"version": "3"}, {})
+    with pytest.raises(StoreError, match="format version 3, this program reads 2: a newer dualtrace"):
         Store.open(tmp_path / "s", embedder)
 
 
 def test_making_a_store_that_was_cut_off_is_finished_the_next_time(tmp_path, embedder):
     from dualtrace_local.store.folder import Folder
 
-    Folder(tmp_path / "s").create(384, {})
+    Folder(tmp_path / "s").create(384, {}, {})
     subprocess.run(["rm", "-r", str(tmp_path / "s" / "sessions.lance"), str(tmp_path / "s" / "forgotten.lance")], check=True)
     taught(tmp_path / "s", embedder, [outcome(1)])
     assert len(dump_of(tmp_path / "s")) == 1 + 2 + 2 + 4
@@ -469,7 +470,7 @@ def test_one_session_at_a_time_leaves_few_files(tmp_path, embedder):
     with Store.open(path, embedder, create=True) as store:
         for n in range(45):
             store.commit([outcome(1, Scope(f"user{n}", "home"))])
-        for table in store._folder._tables.values():
+        for table in map(store._folder.table, TABLES):
             assert table.stats()["fragment_stats"]["num_fragments"] <= 21
         assert store.info().sessions == 45
 

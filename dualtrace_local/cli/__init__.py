@@ -15,7 +15,9 @@ from .data import data
 from .experiments import demo, run
 from .judging import judge, report
 from .machine import doctor, models
+from .memories import more as on_memories
 from .stats import compare, stats
+from .stores import more as on_stores
 
 HELP = ["-h", "--help"]
 
@@ -50,5 +52,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+memory.commands.update(on_memories.commands)
+store.commands.update(on_stores.commands)
 for command in (demo, teach, remember, ask, run, conditions, judge, report, compare, stats, memory, store, data, models, doctor):
     main.add_command(command)

@@ -11,7 +11,7 @@ import click
 
 from dualtrace_local.config import TeachSettings, read_conditions
 from dualtrace_local.errors import DataError
-from dualtrace_local.records import Scope
+from dualtrace_local.records import Scope, plain
 
 from . import render
 from .common import (
@@ -38,12 +38,22 @@ from .common import (
 @limit_option
 @click.option("--assistant-chars", type=click.IntRange(min=0), default=TeachSettings().assistant_chars, show_default=True,
               help="Characters of each assistant turn that the writer reads.")  # fmt: skip
+@click.option("--again", is_flag=True, help="Teach what was forgotten by order too.")
 @click.option("--keep-rounds", type=click.Choice(["all", "kept", "none"]), default="all", show_default=True,
               help="Verbatim rounds to store: of all sessions, of those kept by the gate, or none.")  # fmt: skip
 @model_options
 @json_option
-def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int | None, assistant_chars: int, keep_rounds: str,
-          choice: Choice, as_json: bool) -> None:  # fmt: skip
+def teach(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    sources: tuple[Path, ...],
+    store_path: Path,
+    scope: Scope,
+    limit: int | None,
+    assistant_chars: int,
+    again: bool,
+    keep_rounds: str,
+    choice: Choice,
+    as_json: bool,
+) -> None:
     """Read chat files into a store. What is there already stays; an interrupted teach goes on.
 
     SOURCE is a file of LongMemEval, LoCoMo, ShareGPT or plain sessions {"id", "date", "turns": [{"role", "content"}]}, as a JSON array
@@ -55,7 +65,7 @@ def teach(sources: tuple[Path, ...], store_path: Path, scope: Scope, limit: int 
     with Memory.open(
         store_path, user=scope.user, project=scope.project, models=choice.models, listener=listener(), seed=choice.seed
     ) as mine:
-        totals = mine.teach(*sources, settings=settings, limit=limit)
+        totals = mine.teach(*sources, settings=settings, limit=limit, again=again)
     if as_json:
         emit(render.totals_json(totals))
     else:
@@ -123,19 +133,21 @@ def ask(question: str, store_path: Path, scope: Scope, as_of: datetime, conditio
 
 @click.group()
 def memory() -> None:
-    """See what is remembered."""
+    """See, correct, forget and take away what is remembered."""
 
 
 @memory.command("list")
 @store_option
 @scope_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N memories.")
+@click.option("--retracted", is_flag=True, help="Those that were retracted, instead.")
 @no_model
 @json_option
-def list_(store_path: Path, scope: Scope, limit: int | None, as_json: bool) -> None:
-    """List the memories of a scope, by date."""
+def list_(store_path: Path, scope: Scope, limit: int | None, retracted: bool, as_json: bool) -> None:
+    """List the memories of a scope as they are now, by date."""
     with render.opened(store_path) as store:
-        found = sorted(store.memories(scope), key=lambda m: (m.date is not None, m.date, m.session_key, m.ordinal))[:limit]
+        there = store.retracted(scope) if retracted else store.memories(scope)
+        found = sorted(there, key=lambda m: (m.date is not None, m.date, m.session_key, m.ordinal))[:limit]
     if as_json:
         emit({"memories": [render.memory_json(m) for m in found]})
     else:
@@ -149,14 +161,16 @@ def list_(store_path: Path, scope: Scope, limit: int | None, as_json: bool) -> N
 @no_model
 @json_option
 def show(memory_id: str, store_path: Path, scope: Scope, as_json: bool) -> None:
-    """Show one memory whole: fact, scene, scores, and the user's words it rests on. ID may be its first characters."""
+    """Show one memory whole: fact, scene, scores, the user's words it rests on, the turns they stand in. ID may be its first characters."""
     with render.opened(store_path) as store:
         found = store.memory(memory_id, scope)
         source = next((row for row in store.sessions(scope) if row.key == found.session_key), None)
+        rounds = store.rounds(scope, frozenset((found.session_key,)))
+    turns = [r for r in rounds if any(c.quote and c.quote in r.user for c in found.components)]
     if as_json:
-        emit(render.memory_json(found) | {"source": f"{source.source}:{source.record}" if source else ""})
+        emit(render.memory_json(found) | {"source": f"{source.source}:{source.record}" if source else "", "turns": plain(turns)})
     else:
-        render.memory(found, source)
+        render.memory(found, source, turns)
 
 
 @memory.command()
@@ -176,7 +190,7 @@ def stats(store_path: Path, scope: Scope, as_json: bool) -> None:
 
 @click.group()
 def store() -> None:
-    """Look at a store as a whole."""
+    """Look at a store as a whole, check it and care for it."""
 
 
 @store.command()
@@ -200,8 +214,6 @@ def dump(store_path: Path, as_json: bool) -> None:
 @json_option
 def info(store_path: Path, as_json: bool) -> None:
     """Say what a store holds, with which embedding model, and its size."""
-    from dualtrace_local.records import plain
-
     with render.opened(store_path) as opened:
         found = plain(opened.info())
     if as_json:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualtrace_local.config import Models, ModelSpec
-from dualtrace_local.records import Answer, Memory, Session, plain
+from dualtrace_local.records import Answer, Memory, Round, Session, plain
 
 from .common import roles_of, say
 
@@ -187,8 +187,8 @@ def memories(found: Sequence[Memory]) -> None:
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
 
 
-def memory(found: Memory, source: LedgerRow | Session | None = None) -> None:
-    """One memory whole."""
+def memory(found: Memory, source: LedgerRow | Session | None = None, turns: Sequence[Round] = ()) -> None:
+    """One memory whole, with the rounds that it rests on."""
     e = found.evidence
     lines = [f"- {c.text}" + (" (unsure)" if c.hedged else "") for c in found.components]
     dates = [
@@ -215,6 +215,10 @@ def memory(found: Memory, source: LedgerRow | Session | None = None) -> None:
         "THE USER'S WORDS",
         *dict.fromkeys(f"> {c.quote}" for c in found.components),
     ]
+    for said in turns:
+        text += ["", f"ROUND {said.ordinal + 1}", said.text]
+    if found.version:
+        text.insert(1, f"{found.status}, changed {found.version} times; see `dualtrace memory history {found.id[:12]}`")
     out().print(Panel(Text("\n".join(text)), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
 
 

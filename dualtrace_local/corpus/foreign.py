@@ -62,12 +62,13 @@ _OWN = (
     ("the result of a run", ("run", "report", "rows", "pairs")),
     ("the totals of a teach", ("read", "taught", "dropped", "unchanged")),
     ("an answer", ("question", "answer", "state", "confidence", "sources")),
+    ("an archive of memories", ("archive", "made_by")),
     ("a memory", ("session_key", "anchor", "components", "scene")),
 )
 """Files and documents of this program by fields that they alone have together."""
 
 _CHAT = ("haystack_sessions", "turns", "messages", "session", "conversations", "conversation")
-_TABLES = ("sessions", "memories", "rounds", "haystacks", "forgotten", "vectors")
+_TABLES = ("sessions", "memories", "versions", "rounds", "haystacks", "forgotten", "vectors")
 
 
 def foreign(head: bytes) -> str:

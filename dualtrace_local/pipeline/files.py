@@ -31,6 +31,23 @@ def write_json(path: Path, value: Any) -> None:
     _replace(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text in the same way."""
+    _replace(path, text)
+
+
+def private_lines(path: Path, objects: Iterable[dict[str, Any]]) -> None:
+    """Write a file of JSON lines, one object at a time; it has its name only when all of it is there. Raises RunError as above."""
+    beside = path.with_name(f".{path.name}.new")
+    with _told(path), _private(beside, os.O_WRONLY | os.O_TRUNC) as file:
+        for value in objects:
+            file.write(_text([value]))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable."""
     handle = os.open(folder, os.O_RDONLY)

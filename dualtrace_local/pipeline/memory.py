@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,10 +15,13 @@ from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import ConfigError, EngineError
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
+from dualtrace_local.records import Memory as MemoryRecord
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.search import View, search
-from dualtrace_local.store import Store
+from dualtrace_local.store import Change, Store
 
+from .correct import Edit, Stamp, back, change, edited, whoami, with_status
+from .forget import Forgotten, Plan, Which, forget
 from .keys import embed_keys
 from .parts import Listener, Parts
 from .recalling import budget as room_for
@@ -53,14 +57,18 @@ class Memory:
         """Name a store and a scope. Nothing is read or loaded yet; ``teach`` makes a store that does not exist."""
         return cls(Path(path), Parts(models or read_models(), listener, seed=seed), Scope(user, project))
 
-    def teach(self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None) -> TeachTotals:
+    def teach(
+        self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None, again: bool = False
+    ) -> TeachTotals:
         """Teach chat files: LongMemEval rows or plain sessions. Doing it again adds nothing; an interrupted one is resumed.
+
+        What was forgotten does not come back, unless ``again``.
 
         Totals add up; a file that cannot be read counts as one failed session. Raises DataError when none of them can be read.
         """
         files = readable([Path(s) for s in sources], limit)
         with Store.open(self.path, self.parts.embedder, write=True, create=True, say=self.parts.listener.say) as store:
-            teaching = Teaching(store, self.parts, settings or TeachSettings(seed=self.parts.seed), scope=self.scope)
+            teaching = Teaching(store, self.parts, settings or TeachSettings(seed=self.parts.seed), scope=self.scope, again=again)
             return teaching.run(files)
 
     def remember(self, text: str, *, as_of: datetime | None = None) -> Remembered:
@@ -109,6 +117,48 @@ class Memory:
             raise EngineError(f"{self.parts.name(Role.READ)} gave no whole answer ({result.reason}); ask again or use another --read-model")
         answer: Answer = result.value
         return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
+
+    def edit(self, memory_id: str, edit: Edit, *, by: str = "", at: datetime | None = None) -> Change:
+        """Say something else instead. ``memory_id`` may be its beginning; ``by`` is the account's name by default, ``at`` now.
+
+        An edit of the fact alone takes its scene away, which holds the old details. Raises DataError for what cannot be kept.
+        """
+        return self._changed(memory_id, "edit", by, at, lambda _, memory: edited(memory, edit))
+
+    def verify(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> Change:
+        """Say that a memory is right; one that was retracted comes back."""
+        return self._changed(memory_id, "verify", by, at, with_status("verified"))
+
+    def retract(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> Change:
+        """Take a memory out of every search, answer, list and export. It stays in the history; its verbatim rounds stay too."""
+        return self._changed(memory_id, "retract", by, at, with_status("retracted"))
+
+    def undo(self, memory_id: str, number: int | None = None, *, by: str = "", at: datetime | None = None) -> Change:
+        """Put back what change ``number`` changed (the newest by default), whatever was changed elsewhere since."""
+        which = len(self.history(memory_id)) - 1 if number is None else number
+        return self._changed(memory_id, f"undo {which}", by, at, back(which))
+
+    def history(self, memory_id: str = "") -> list[Change]:
+        """Every version of one memory, or of all that were ever changed, as taught first."""
+        with self._store_for_reading() as store:
+            every = [*store.memories(self.scope), *store.retracted(self.scope)]
+            return store.history([store.memory(memory_id, self.scope)] if memory_id else every)
+
+    def forget(self, which: Which, agreed: Callable[[Plan], bool] = lambda _: True) -> Forgotten | None:
+        """Remove for good what ``which`` names in this scope, when ``agreed`` says yes to what will go. None when it says no.
+
+        Texts, vectors, index terms, rounds, versions, failures and a run's copies; the result proves it by a search of all bytes.
+        """
+        return forget(self.path, self.scope, which, agreed, self.parts.listener.say)
+
+    def _changed(
+        self, memory_id: str, action: str, by: str, at: datetime | None, made: Callable[[Store, MemoryRecord], MemoryRecord]
+    ) -> Change:
+        now = at or datetime.now().replace(microsecond=0)  # noqa: DTZ005 - local wall time, as sessions have it
+        return change(self.path, self.parts, self.scope, memory_id, Stamp(action, by or whoami(), now), made)
+
+    def _store_for_reading(self) -> Store:
+        return Store.open(self.path, None, say=self.parts.listener.say)
 
     def close(self) -> None:
         """Free the models."""

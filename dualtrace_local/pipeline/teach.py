@@ -128,7 +128,8 @@ class _Counts:
 class Teaching:
     """One teach of some sources into a store that is open for writing; ``jointly`` with both traces in one completion.
 
-    ``run`` may be interrupted at any moment: what was committed stays, the flows in flight are done again by the same command.
+    ``again`` teaches what was forgotten too. ``run`` may be interrupted at any moment: what was committed stays, the flows in flight are
+    done again by the same command.
     """
 
     def __init__(
@@ -141,7 +142,9 @@ class Teaching:
         seen: Seen | None = None,
         committed: Committed | None = None,
         jointly: bool = False,
+        again: bool = False,
     ) -> None:
+        self.again = again
         self.store = store
         self.parts = parts
         self.settings = settings
@@ -214,7 +217,7 @@ class Teaching:
         self._count("read")
         met_before = session.key in self._met
         self._met.add(session.key)
-        if session.key in self.forgotten:
+        if session.key in self.forgotten and session.key not in self.known and not self.again:
             status = "forgotten"
         elif session.key in self.known:
             status = "unchanged"
@@ -283,6 +286,8 @@ class Teaching:
     def _commit(self) -> None:
         batch, self._batch = self._batch, []
         spent, self._spent = self._spent, {}
+        if batch and self.again:
+            self.store.allow_again([o.encoded.session.key for o in batch])
         if batch:
             self.store.commit(batch)
         if self.committed is not None:

@@ -266,7 +266,7 @@ class Component:
     """One third-person sentence of a fact trace and what it rests on.
 
     ``quote`` is the user's own words, ``turn`` the 0-based position of their turn, ``said_by`` that turn's role,
-    ``hedged`` whether the user was unsure.
+    ``hedged`` whether the user was unsure. Of a correction by the owner ``said_by`` is ``owner`` and ``turn`` -1.
     """
 
     text: str
@@ -282,7 +282,8 @@ class Memory:
     """A fact trace and, when ``scene`` is not empty, the scene trace linked to it.
 
     ``ordinal`` is its 0-based place in its session; ``info_type`` is discrete, compositional or relational;
-    ``scene_refused`` says why there is no scene although the tier asked for one.
+    ``scene_refused`` says why there is no scene although the tier asked for one. ``version`` counts the owner's changes, 0 is as
+    taught; ``status`` is ``active``, ``verified`` (the owner says it is right) or ``retracted`` (in no answer any more).
     """
 
     session_key: str
@@ -297,6 +298,8 @@ class Memory:
     components: tuple[Component, ...]
     scene: str = ""
     scene_refused: str = ""
+    status: str = "active"
+    version: int = 0
 
     @cached_property
     def id(self) -> str:

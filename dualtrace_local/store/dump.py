@@ -13,6 +13,7 @@ from .keys import TAUGHT_KINDS
 ORDER = {
     "sessions": ("key",),
     "memories": ("id",),
+    "versions": ("memory_id", "number"),
     "rounds": ("id",),
     "vectors": ("owner_id", "kind"),
     "haystacks": ("question_id", "position"),
@@ -29,7 +30,7 @@ def dump(folder: Folder, whole: Collection[str]) -> Iterator[dict[str, Any]]:
     for table, by in ORDER.items():
         rows = folder.rows(table, [c for c in folder.columns(table) if c not in LEFT_OUT])
         for row in sorted(rows, key=itemgetter(*by)):
-            unfinished = row.get("session_key", "") not in whole and table in ("memories", "rounds", "vectors")
+            unfinished = row.get("session_key", "") not in whole and table in ("memories", "versions", "rounds", "vectors")
             made_on_demand = row.get("kind", "") not in ("", *TAUGHT_KINDS)
             if not unfinished and not made_on_demand:
                 yield {"table": table, **{k: json.loads(v) if k in JSON else v for k, v in row.items()}}

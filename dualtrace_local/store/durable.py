@@ -12,9 +12,13 @@ from pathlib import Path
 from dualtrace_local import config
 from dualtrace_local.errors import StoreBusyError, StoreError
 
+from .sums import SUMS, note_sums
+
 LOCK_FILE = ".lock"
 DAMAGED = "_damaged"
 """Where unreadable files of a store are moved."""
+ASIDE = ".reembed"
+"""Where vectors of another embedding model grow until all are there."""
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 _held: set[Path] = set()
@@ -49,9 +53,13 @@ class WriterLock:
                 msg = f"{folder} cannot be locked: {problem.strerror}; keep it on a local disk"
                 raise StoreError(msg) from problem
             raise _busy(folder, holder or "unknown") from problem
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            os.close(self._handle)
+            raise
         _held.add(self._key)
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next writer in. Safe to call twice."""
@@ -69,12 +77,14 @@ def settle(root: Path, seen: dict[str, int]) -> None:
 
     ``seen`` maps paths to modification times (ns) and is brought up to date. LanceDB itself never flushes and creates
     0644 files in 0755 folders; they are corrected here, after the write. Until then the store's own 0700 folder keeps others out.
+    Their check sums are written down last.
     """
+    first, fresh = not seen, []
     for folder, inner, names in os.walk(root):
         changed = folder not in seen or any(os.path.join(folder, i) not in seen for i in inner)  # noqa: PTH118 - hot walk of strings
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - as above
-            if name == LOCK_FILE:  # opening and closing it would drop the POSIX lock
+            if name in (LOCK_FILE, SUMS):  # opening and closing the lock would drop it; the sums are flushed when written
                 continue
             try:
                 now = os.stat(path)  # noqa: PTH116 - as above
@@ -84,10 +94,17 @@ def settle(root: Path, seen: dict[str, int]) -> None:
             except FileNotFoundError:  # cleaned away between listing and opening
                 continue
             seen[path] = now.st_mtime_ns
+            fresh.append(path)
             changed = True
         if changed:
             _flush(folder, os.stat(folder).st_mode, FOLDER_MODE)  # noqa: PTH116 - as above
             seen[folder] = 0
+    note_sums(root, fresh, first=first)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a private folder durable."""
+    _flush(str(folder), FOLDER_MODE, FOLDER_MODE)
 
 
 def _flush(path: str, mode: int, wanted: int) -> None:

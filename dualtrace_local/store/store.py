@@ -7,71 +7,40 @@ row do not exist for a reader and are purged when the store is next opened for w
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from operator import itemgetter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreError
-from dualtrace_local.records import Memory, Round, Scope
+from dualtrace_local.records import Memory, Round
 
-from .dump import dump
-from .durable import DAMAGED, FOLDER_MODE, LOCK_FILE, WriterLock, crashpoint, settle, size_of
-from .folder import Folder, Say, examine, put_right, told
+from .archive import Bundle, checked, newer_versions
+from .changes import Change, catch_up, write
+from .durable import WriterLock, crashpoint, settle
+from .erase import allow, erase, intend
+from .folder import Folder, Say, told
 from .keys import Kind
+from .opening import build, claim, identity, of_this_format, repaired
+from .proof import Needles, needles_of, rows_left
+from .reading import Reading
 from .tables import (
-    FORMAT,
-    HEX,
-    TABLES,
     LedgerRow,
     Outcome,
     Selection,
+    forgotten_row,
     hashed,
-    is_any,
-    is_scope,
-    ledger_record,
     ledger_row,
-    memory_record,
     memory_row,
-    round_record,
     round_row,
 )
-from .vectors import Hit, Keys, Made, Vectors, taught_keys
+from .vectors import Keys, Made, Vectors, taught_keys
 
 IN_MEMORY = 20_000
 """Keys up to which a view is ranked in memory; from here on the words are indexed."""
 
-DATED = itemgetter("date", "session_key", "ordinal")
-"""Order in which memories and rounds are returned."""
 
-
-@dataclass(frozen=True)
-class StoreInfo:
-    """Counts and identity of a store. ``cut`` counts key texts of which the embedding model read only the beginning."""
-
-    version: int
-    embedder: str
-    embedder_digest: str
-    dimension: int
-    sessions: int
-    memories: int
-    with_scene: int
-    rounds: int
-    vectors: int
-    cut: int
-    haystacks: int
-    forgotten: int
-    bytes: int
-
-
-class Store:
+class Store(Reading):
     """A taught memory on disk; made by ``Store.open``. Use as a context manager, or call ``close``."""
 
     def __init__(self, path: Path, embedder: Embedder | None, lock: WriterLock | None) -> None:
@@ -100,15 +69,16 @@ class Store:
             raise StoreError(msg)
         with told(path, "opening"):
             if new:
-                _claim(path)
+                claim(path)
             lock = WriterLock(path) if write else None
         with contextlib.ExitStack() as undo:
             if lock:
                 undo.callback(lock.release)
             with told(path, "opening"):
                 if new:
-                    _build(path, embedder)
-                _repaired(path, lock, say)
+                    build(path, embedder)
+                of_this_format(path)
+                repaired(path, lock, say)
                 store = cls(path, embedder, lock)
                 if lock:
                     store._complete()
@@ -116,22 +86,24 @@ class Store:
         return store
 
     def _check(self, embedder: Embedder | None) -> None:
-        version = int(self._metadata.get("version", "0"))
-        if version != FORMAT:
-            newer = "a newer dualtrace wrote it; update dualtrace" if version > FORMAT else "it is not a store that dualtrace made"
-            msg = f"store {self.path} has format version {version}, this program reads {FORMAT}: {newer}"
-            raise StoreError(msg)
-        if embedder and _identity(embedder) != {k: self._metadata[k] for k in _identity(embedder)}:
+        if embedder and identity(embedder) != {k: self._metadata[k] for k in identity(embedder)}:
             was = f"{self._metadata['embedder']} ({self._metadata['embedder_digest'][:8]}, {self._metadata['dimension']})"
             now = f"{embedder.name} ({embedder.digest[:8]}, {embedder.dimension})"
-            msg = f"store {self.path} was made with embedding model {was}, not {now}; use that model, or teach into a new store"
+            remedy = f"use that model, or move the store to this one: `dualtrace store reembed --store {self.path}`"
+            msg = f"store {self.path} was made with embedding model {was}, not {now}; {remedy}"
             raise StoreError(msg)
 
     def _complete(self) -> None:
-        """Make key vectors that a stepped-back table lost, and bring everything to disk."""
+        """Make key vectors that a stepped-back table lost or a correction needs, and bring everything to disk."""
+        self._complete_keys()
+        settle(self.path, self._settled)
+
+    def _complete_keys(self) -> None:
         if self._vectors and (keys := self._vectors.missing()):
             self._folder.add("vectors", self._folder.prepared("vectors", self._vectors.rows(keys)))
-        settle(self.path, self._settled)
+
+    def _corrected(self) -> set[str]:
+        return set(self._folder.read("versions", ["memory_id"])["memory_id"].to_pylist())
 
     def close(self) -> None:
         """Give the writer lock back. Safe to call twice."""
@@ -145,26 +117,13 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def secret(self) -> bytes:
-        """16 random bytes made with the store; what fences in prompts are derived from. In no dump."""
-        return bytes.fromhex(self._metadata["secret"])
-
     # ------------------------------------------------------------------------------------------------------ writing
-
-    def known(self, scope: Scope | None = None) -> dict[str, str]:
-        """Session key -> teach fingerprint, of one scope or of all (keys differ between scopes anyway)."""
-        found = self._folder.read("sessions", ["key", "fingerprint"], is_scope(scope) if scope else "")
-        return dict(zip(found["key"].to_pylist(), found["fingerprint"].to_pylist(), strict=True))
-
-    def forgotten(self) -> frozenset[str]:
-        """Session keys that must not come back."""
-        return frozenset(self._folder.read("forgotten", ["key"])["key"].to_pylist())
 
     def commit(self, outcomes: Sequence[Outcome]) -> int:
         """Store finished sessions, whole and on disk when this returns; the number stored.
 
-        A session that is known, forgotten, or twice in the batch (the first counts) is passed over.
+        A session that is known, forgotten, or twice in the batch (the first counts) is passed over. Corrections that the owner made
+        before the session was lost to damage hold again.
         """
         vectors = self._writer()
         passed = self.known().keys() | self.forgotten()
@@ -186,10 +145,46 @@ class Store:
             crashpoint("before-ledger")
             self._folder.add("sessions", ledger)
             crashpoint("after-ledger")
+            if corrected := {m.id for m in memories} & self._corrected():
+                catch_up(self._folder, corrected)
+                self._complete_keys()
             settle(self.path, self._settled)
             crashpoint("after-fsync")
             self._tidy()
         return len(batch)
+
+    def restore(self, bundles: Sequence[Bundle]) -> int:
+        """Store sessions of an archive that are not there, whole like ``commit``; corrections that go on from the store's own are added.
+
+        The number stored. Raises DataError for one whose ids do not fit what it says; nothing of the batch is stored then.
+        """
+        vectors, known, gone = self._writer(), self.known(), self.forgotten()
+        fresh = [b for b in bundles if b.key not in known and b.key not in gone]
+        memories = [m for b in fresh for m in checked(b)]
+        have = set(self._folder.read("versions", ["id"])["id"].to_pylist())
+        more = [v for b in bundles if b.key in known for v in newer_versions(self._folder, b)]
+        versions = [v for b in fresh for v in b.parts["versions"] if v["id"] not in have] + more
+        parts = {name: self._folder.prepared(name, [r for b in fresh for r in b.parts[name]]) for name in ("memories", "rounds")}
+        ledger = self._folder.prepared("sessions", [b.session for b in fresh])
+        keys = self._folder.prepared("vectors", vectors.rows(taught_keys(m for m in memories if m.status != "retracted")))
+        with told(self.path, "writing"):
+            self._folder.add("versions", self._folder.prepared("versions", versions))
+            for name, rows in (*parts.items(), ("vectors", keys), ("sessions", ledger)):
+                self._folder.add(name, rows)
+            catch_up(self._folder, {v["memory_id"] for v in more})
+            self._complete_keys()
+            settle(self.path, self._settled)
+            self._tidy()
+        return len(fresh)
+
+    def remember_forgotten(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Add to what must not come back, from an archive; sessions that are in the store stay. The number added."""
+        known, there = self.known(), self._gone()
+        new = [r for r in rows if r["key"] not in there and (r["kind"] != "session" or r["key"] not in known)]
+        with told(self.path, "writing"):
+            self._folder.add("forgotten", self._folder.prepared("forgotten", new))
+            settle(self.path, self._settled)
+        return len(new)
 
     def set_haystacks(self, haystacks: Mapping[str, Sequence[str]]) -> None:
         """Say which sessions each question may see under the official protocol, in order. The same again changes nothing."""
@@ -209,6 +204,53 @@ class Store:
             self._folder.add("haystacks", prepared)
             settle(self.path, self._settled)
             self._tidy()
+
+    def change(self, before: Memory, change: Change) -> None:
+        """Keep ``change`` as the newest version of the memory ``before``. Raises StoreError when another change came first."""
+        self._writer()
+        if self.by_id([before.id], before.scope, retracted=True).get(before.id) != before:
+            msg = f"memory {before.id[:12]} was changed or removed meanwhile; look at it again and repeat"
+            raise StoreError(msg)
+        with told(self.path, "writing"):
+            write(self._folder, before, change)
+            self._complete_keys()
+            settle(self.path, self._settled)
+            self._tidy()
+
+    def allow_again(self, session_keys: Collection[str]) -> None:
+        """Take these sessions off the list of what must not come back, as far as they are not in the store."""
+        self._writer()
+        with told(self.path, "writing"):
+            allow(self._folder, set(session_keys) - self.known().keys())
+            settle(self.path, self._settled)
+
+    def forget(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> None:
+        """Remove whole sessions, and of other sessions these memories and rounds, from tables, indexes and disk.
+
+        Only their keys stay, which keep them from coming back. When it is cut off, the next opening for writing goes on with it.
+        """
+        if self._lock is None:
+            msg = f"store {self.path} is open for reading only; open it with write=True"
+            raise StoreError(msg)
+        whole, _ = _apart(sessions, memories, rounds)
+        parts = [("memory", m) for m in memories if m.session_key not in whole] + [
+            ("round", r) for r in rounds if r.session_key not in whole
+        ]
+        rows = [forgotten_row("session", row.key, row.key, row.scope) for row in sessions]
+        rows += [forgotten_row(kind, part.id, part.session_key, part.scope) for kind, part in parts]
+        with told(self.path, "forgetting"):
+            intend(self._folder, rows)
+            erase(self._folder)
+            self._settled.clear()
+            settle(self.path, self._settled)
+
+    def needles(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> Needles:
+        """What is to be looked for in files to prove that ``forget`` with the same arguments removed it; to be asked for before."""
+        return needles_of(self._folder, *_apart(sessions, memories, rounds))
+
+    def rows_left(self, sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> int:
+        """Rows of any table that are still of one of these."""
+        return rows_left(self._folder, *_apart(sessions, memories, rounds))
 
     def index_words(self) -> None:
         """Make LanceDB's word index, which large views are ranked with. Done by itself from ``IN_MEMORY`` keys on."""
@@ -231,94 +273,6 @@ class Store:
         if tidied:
             settle(self.path, self._settled)
 
-    # ------------------------------------------------------------------------------------------------------ reading
-
-    def sessions(self, scope: Scope | None = None) -> list[LedgerRow]:
-        """The ledger, by date and key."""
-        rows = self._folder.rows("sessions", where=is_scope(scope) if scope else "")
-        return [ledger_record(r) for r in sorted(rows, key=itemgetter("date", "key"))]
-
-    def memories(
-        self, scope: Scope, session_keys: frozenset[str] | None = None, minimum: int = 0, hide_after: datetime | None = None
-    ) -> list[Memory]:
-        """The memories of a selection, by date, session and ordinal; undated first."""
-        whole = self.known()
-        rows = self._folder.rows("memories", where=Selection(scope, session_keys, minimum, hide_after).where())
-        return [memory_record(r) for r in sorted(rows, key=DATED) if r["session_key"] in whole]
-
-    def by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Memory]:
-        """The memories with these ids."""
-        whole = self.known()
-        rows = self._folder.rows("memories", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
-        return {r["id"]: memory_record(r) for r in rows if r["session_key"] in whole}
-
-    def memory(self, prefix: str, scope: Scope) -> Memory:
-        """The one memory whose id starts with ``prefix``. Raises StoreError when there is none or more than one."""
-        wanted = prefix.strip().lower()
-        if not HEX.match(wanted):
-            msg = f"{prefix!r} is not a memory id; `dualtrace memory list` shows them"
-            raise StoreError(msg)
-        whole = self.known()
-        rows = self._folder.rows("memories", where=f"starts_with(id, '{wanted}') AND {is_scope(scope)}")
-        found = [memory_record(r) for r in rows if r["session_key"] in whole]
-        if len(found) == 1:
-            return found[0]
-        those = ", ".join(sorted(m.id for m in found)[:3])
-        fits = f"fits {len(found)} memories ({those} ...); give more of it" if found else "is not there; see `dualtrace memory list`"
-        msg = f"memory {prefix} {fits}"
-        raise StoreError(msg)
-
-    def rounds(self, scope: Scope, session_keys: frozenset[str] | None = None) -> list[Round]:
-        """The verbatim rounds, by date, session and ordinal; undated first."""
-        whole = self.known()
-        rows = self._folder.rows("rounds", where=Selection(scope, session_keys).where())
-        return [round_record(r) for r in sorted(rows, key=DATED) if r["session_key"] in whole]
-
-    def rounds_by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Round]:
-        """The rounds with these ids."""
-        whole = self.known()
-        rows = self._folder.rows("rounds", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
-        return {r["id"]: round_record(r) for r in rows if r["session_key"] in whole}
-
-    def haystack(self, question_id: str) -> tuple[str, ...]:
-        """The session keys of one question, in order; empty when none were set."""
-        found = self._folder.rows("haystacks", ["session_key", "position"], is_any("question", [hashed("question", question_id)]))
-        return tuple(r["session_key"] for r in sorted(found, key=itemgetter("position")))
-
-    def _haystacks(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        rows = self._folder.rows("haystacks", ["question_id", "session_key", "position"])
-        for row in sorted(rows, key=itemgetter("question_id", "position")):
-            found.setdefault(row["question_id"], []).append(row["session_key"])
-        return found
-
-    def info(self) -> StoreInfo:
-        """Counts and identity."""
-        ledger = self.sessions()
-        return StoreInfo(
-            version=FORMAT,
-            embedder=self._metadata["embedder"],
-            embedder_digest=self._metadata["embedder_digest"],
-            dimension=int(self._metadata["dimension"]),
-            sessions=len(ledger),
-            memories=sum(r.memories for r in ledger),
-            with_scene=sum(r.with_scene for r in ledger),
-            rounds=sum(r.rounds for r in ledger),
-            vectors=self._folder.count("vectors"),
-            cut=self._folder.count("vectors", "cut"),
-            haystacks=len(self._haystacks()),
-            forgotten=len(self.forgotten()),
-            bytes=size_of(self.path),
-        )
-
-    def dump(self) -> Iterator[dict[str, Any]]:
-        """Every row of every table in one order, without what differs between equal stores.
-
-        Left out: the secret, the numbers of vectors (a digest of their text stands for them), keys made only because somebody
-        asked, and where a session was first read (``source``, ``record``), which depends on the order of files.
-        """
-        return dump(self._folder, self.known())
-
     # ---------------------------------------------------------------------------------------------------- for search
 
     def keys(self, selection: Selection, kind: Kind, made: Made = lambda _: None) -> Keys:
@@ -334,68 +288,9 @@ class Store:
             self._tidy()
         return found
 
-    def lacking(self, selection: Selection, kind: Kind) -> int:
-        """Number of keys in the selection that were never embedded under this kind: 0 for kinds that are made when taught."""
-        return self._searched().lacking(selection, kind)
 
-    def size(self, selection: Selection, kind: Kind) -> int:
-        """Number of keys in the selection, cheaply (rows of an unfinished commit may be counted too)."""
-        return self._folder.count("vectors", f"{selection.where()} AND kind = '{kind}'")
-
-    @property
-    def words_indexed(self) -> bool:
-        """Whether LanceDB can rank by words."""
-        return self._folder.words_indexed
-
-    def nearest(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[Hit]:
-        """Highest cosine first, by LanceDB, exact."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_vector(selection, kind, vector, limit) if session in whole]
-
-    def matching(self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int) -> list[Hit]:
-        """Highest BM25 score first, by LanceDB, with the word statistics of the whole table."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_words(selection, kind, words, vector, limit) if session in whole]
-
-    def _searched(self) -> Vectors:
-        if self._vectors is None:
-            msg = f"store {self.path} was opened without its embedding model, so it cannot be searched"
-            raise StoreError(msg)
-        return self._vectors
-
-
-def _identity(embedder: Embedder) -> dict[str, str]:
-    return {"embedder": embedder.name, "embedder_digest": embedder.digest, "dimension": str(embedder.dimension)}
-
-
-def _claim(path: Path) -> None:
-    """Make the folder, or accept an empty one (or one whose making was cut off). Other people's folders are refused."""
-    ours = {*(f"{name}.lance" for name in TABLES), LOCK_FILE, DAMAGED}
-    if path.is_dir() and (other := sorted(f.name for f in path.iterdir() if f.name not in ours)):
-        msg = f"{path} holds other files ({other[0]} ...); give a folder that is empty or not there yet"
-        raise StoreError(msg)
-    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    path.chmod(FOLDER_MODE)
-
-
-def _build(path: Path, embedder: Embedder | None) -> None:
-    if embedder is None:
-        msg = f"store {path} cannot be made without an embedding model"
-        raise StoreError(msg)
-    metadata = {"version": str(FORMAT), "secret": secrets.token_hex(16), **_identity(embedder)}
-    Folder(path).create(embedder.dimension, metadata)
-
-
-def _repaired(path: Path, lock: WriterLock | None, say: Say) -> None:
-    """Put right what is damaged; a reader takes the writer lock for it. What a cut-off commit left is a writer's business."""
-    found = examine(path)
-    if lock is None and not found.unreadable and not found.lost:
-        return
-    held = lock or WriterLock(path)
-    try:
-        # Without the lock, rows of a commit under way looked like orphans.
-        put_right(path, found if lock else examine(path), say)
-    finally:
-        if lock is None:
-            settle(path, {})
-            held.release()
+def _apart(sessions: Collection[LedgerRow], memories: Collection[Memory], rounds: Collection[Round]) -> tuple[set[str], set[str]]:
+    """Keys of whole sessions, and ids of memories and rounds of others."""
+    whole = {row.key for row in sessions}
+    single = {m.id for m in memories if m.session_key not in whole} | {r.id for r in rounds if r.session_key not in whole}
+    return whole, single

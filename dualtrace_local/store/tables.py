@@ -26,18 +26,21 @@ from .keys import Kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
-"""Version of the store's format; any other is refused."""
+FORMAT = 2
+"""Version of the store's format; any other is refused. 1 had no corrections and compressed text, see ``migrate``."""
 
 HEX = re.compile(r"[0-9a-f]{1,64}\Z")
 ALWAYS = 9
 """Evidence total of what the user asked to remember, and of rounds: above every minimum."""
 
-_COMPONENTS = TypeAdapter(tuple[Component, ...])
-_EVIDENCE = TypeAdapter(Evidence)
+COMPONENTS = TypeAdapter(tuple[Component, ...])
+EVIDENCE = TypeAdapter(Evidence)
 _REASONS = TypeAdapter(tuple[str, ...])
+READABLE = {"lance-encoding:compression": "none"}
+"""Text columns are not compressed, so that a search of the files' bytes sees what is in them: the proof of ``forget`` rests on it."""
+
 _LEDGER_SAME = ("key", "external_id", "status", "fingerprint", "source", "record", "memories", "with_scene", "rounds")
-_MEMORY_SAME = ("session_key", "ordinal", "anchor", "info_type", "category", "scene", "scene_refused")
+_MEMORY_SAME = ("session_key", "ordinal", "anchor", "info_type", "category", "scene", "scene_refused", "status", "version")
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,11 @@ class Selection:
     minimum: int = 0
     hide_after: datetime | None = None
 
-    def where(self) -> str:
-        """As a filter on ``memories`` or ``vectors``."""
+    def where(self, table: str = "vectors") -> str:
+        """As a filter on ``memories`` (retracted ones are never selected), ``rounds`` or ``vectors``."""
         parts = [is_scope(self.scope)]
+        if table == "memories":
+            parts.append("status != 'retracted'")
         if self.session_keys is not None:
             parts.append(is_any("session_key", self.session_keys))
         if self.minimum:
@@ -130,38 +135,46 @@ def hashed(*parts: str) -> str:
 
 _TEXT = {
     "sessions": "key scope user project external_id date tier evidence status fingerprint source dropped_sentences",
-    "memories": "id session_key scope user project date anchor info_type category tier evidence components scene scene_refused",
+    "memories": "id session_key scope user project date anchor info_type category tier evidence components scene scene_refused status",
+    "versions": "id memory_id session_key scope user project action by at anchor info_type category components scene scene_refused status",
     "rounds": "id session_key scope user project date said answered",
     "haystacks": "question question_id session_key",
-    "forgotten": "key",
+    "forgotten": "key kind session_key scope user project",
     "vectors": "id owner_id kind session_key scope date digest text terms",
 }
 _NUMBERS = {
     "sessions": "record memories with_scene rounds",
-    "memories": "ordinal total",
+    "memories": "ordinal total version",
+    "versions": "number",
     "rounds": "ordinal",
     "haystacks": "position",
     "vectors": "total",
 }
-TABLES = ("memories", "rounds", "vectors", "haystacks", "forgotten", "sessions")
+TABLES = ("memories", "versions", "rounds", "vectors", "haystacks", "forgotten", "sessions")
 """In the order they are made: the ledger last, so that a folder with a ledger is a whole store."""
 
 SCANNED = {
     "sessions": ("key", "memories", "rounds"),
-    "memories": ("id", "session_key"),
+    "memories": ("id", "session_key", "version"),
+    "versions": ("id", "memory_id", "session_key", "number"),
     "rounds": ("id", "session_key"),
     "vectors": ("id", "owner_id", "kind", "session_key"),
     "haystacks": ("question", "session_key"),
-    "forgotten": ("key",),
+    "forgotten": ("key", "kind", "session_key"),
 }
 """Columns read at every opening, to prove that the newest version of a table can be read."""
+
+
+def columns_of(table: str) -> dict[str, type]:
+    """The columns of a table without vectors, with the type of their values."""
+    return dict.fromkeys(_TEXT[table].split(), str) | dict.fromkeys(_NUMBERS.get(table, "").split(), int)
 
 
 def schema(table: str, dimension: int, metadata: Mapping[str, str] | None = None) -> pa.Schema:
     """The Arrow schema of ``table``; no column may be null."""
     import pyarrow as pa
 
-    columns = [pa.field(name, pa.string(), nullable=False) for name in _TEXT[table].split()]
+    columns = [pa.field(name, pa.string(), nullable=False, metadata=READABLE) for name in _TEXT[table].split()]
     columns += [pa.field(name, pa.int64(), nullable=False) for name in _NUMBERS.get(table, "").split()]
     if table == "vectors":
         columns.append(pa.field("cut", pa.bool_(), nullable=False))
@@ -233,7 +246,7 @@ def ledger_record(row: Mapping[str, Any]) -> LedgerRow:
         date=_date(row["date"]),
         scope=Scope(row["user"], row["project"]),
         tier=Tier(row["tier"]),
-        evidence=_EVIDENCE.validate_json(row["evidence"]),
+        evidence=EVIDENCE.validate_json(row["evidence"]),
         dropped_sentences=_REASONS.validate_json(row["dropped_sentences"]),
     )
 
@@ -253,6 +266,8 @@ def memory_row(memory: Memory) -> dict[str, Any]:
         "components": _dumped(memory.components),
         "scene": memory.scene,
         "scene_refused": memory.scene_refused,
+        "status": memory.status,
+        "version": memory.version,
         "ordinal": memory.ordinal,
         "total": total_of(memory.evidence),
     }
@@ -266,8 +281,8 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         scope=Scope(row["user"], row["project"]),
         date=_date(row["date"]),
         tier=Tier(row["tier"]),
-        evidence=_EVIDENCE.validate_json(row["evidence"]),
-        components=_COMPONENTS.validate_json(row["components"]),
+        evidence=EVIDENCE.validate_json(row["evidence"]),
+        components=COMPONENTS.validate_json(row["components"]),
     )
 
 
@@ -288,6 +303,11 @@ def round_record(row: Mapping[str, Any]) -> Round:
     """The record of a row of ``rounds``."""
     scope = Scope(row["user"], row["project"])
     return Round(row["session_key"], row["ordinal"], scope, _date(row["date"]), row["said"], row["answered"])
+
+
+def forgotten_row(kind: str, key: str, session_key: str, scope: Scope) -> dict[str, Any]:
+    """The row of ``forgotten``; ``kind`` is ``session``, ``memory`` or ``round`` and says what ``key`` is of."""
+    return {"key": key, "kind": kind, "session_key": session_key, **_belongs(scope)}
 
 
 @dataclass(frozen=True)

@@ -90,15 +90,15 @@ class Vectors:
         """Keys of taught kinds that have no row, as after the table was stepped back."""
         there = self.folder.read("vectors", ["owner_id", "kind"])
         have = set(zip(there["owner_id"].to_pylist(), there["kind"].to_pylist(), strict=True))
-        ids = self.folder.read("memories", ["id"])["id"].to_pylist()
+        ids = self.folder.read("memories", ["id"], "status != 'retracted'")["id"].to_pylist()
         without = {i for i in ids if any((i, kind) not in have for kind in TAUGHT_KINDS)}
         memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without))]
         return [key for key in taught_keys(memories) if (key.owner_id, key.kind) not in have]
 
     def lacking(self, selection: Selection, kind: Kind) -> int:
         """How many keys of one kind were never made, cheaply (rows of an unfinished commit may be counted too)."""
-        where = _seen(selection, kind).where()
-        return max(0, self.folder.count(_owners(kind), where) - self.folder.count("vectors", f"{where} AND kind = '{kind}'"))
+        owners, where = _seen(selection, kind).where(_owners(kind)), _seen(selection, kind).where()
+        return max(0, self.folder.count(_owners(kind), owners) - self.folder.count("vectors", f"{where} AND kind = '{kind}'"))
 
     def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool, made: Made) -> Keys:
         """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``."""
@@ -107,7 +107,7 @@ class Vectors:
         matrix = _matrix(found["vector"], self.embedder.dimension)
         names = zip(found["owner_id"].to_pylist(), found["session_key"].to_pylist(), found["terms"].to_pylist(), strict=True)
         keys = {owner: (words, row) for (owner, session, words), row in zip(names, matrix, strict=True) if session in whole}
-        for rows in self._made(where, kind, frozenset(keys), whole):
+        for rows in self._made(_seen(selection, kind).where(_owners(kind)), kind, frozenset(keys), whole):
             if keep:
                 self.folder.add("vectors", self.folder.prepared("vectors", rows))
             keys |= {row["owner_id"]: (row["terms"], row["vector"]) for row in rows}
