@@ -29,6 +29,7 @@ def data() -> None:
 @json_option
 def check_(files: tuple[Path, ...], as_json: bool) -> None:
     """Say what files hold before they are taught or run: format, variant, counts, dates, records that cannot be read, known faults."""
+    from dualtrace_local.corpus import found as found_in
     from dualtrace_local.corpus.check import check
 
     told = listener()
@@ -37,7 +38,7 @@ def check_(files: tuple[Path, ...], as_json: bool) -> None:
     for file in files:
         told.stage(f"check {file.name}", 0)
         try:
-            found.append(check(file, told.advance))
+            found += [check(part, told.advance) for part in found_in(file).parts]
         except DataError as problem:
             refused.append(problem)
         finally:
@@ -87,6 +88,7 @@ def _rows(found: DataCheck) -> tuple[tuple[str, str], ...]:
         ("days", f"{found.first_day} to {found.last_day}" if found.first_day else "none"),
         ("twice in one haystack", f"{found.twice_in_a_haystack} sessions" if found.twice_in_a_haystack else ""),
         ("session after the question", f"{found.later_questions} questions (--hide-later hides those)" if found.later_questions else ""),
+        ("left out", _counts(found.left_out)),
         ("notes", str(found.notes) if found.notes else ""),
         ("known faults", "\n".join(f"{d.question_id or 'all'}: {d.what} ({d.source})" for d in found.defects)),
         ("good for", ", ".join(found.uses) or "nothing"),

@@ -73,6 +73,7 @@ def totals_json(totals: TeachTotals) -> dict[str, Any]:
         "completion_tokens": spent.completion_tokens,
         "seconds": round(totals.seconds, 2),
         "usage": plain(totals.usage),
+        "left_out": totals.left_out,
     }
 
 
@@ -82,6 +83,8 @@ def totals(found: TeachTotals) -> None:
     console = out()
     console.print(f"{found.read} sessions read = {counts}")
     console.print(f"{found.memories} new memories, {found.with_scene} of them with a scene")
+    if found.left_out:
+        console.print(f"left out: {', '.join(f'{n:,} {what}' for what, n in found.left_out.items())}")
     if found.read and not found.taught + found.dropped + found.empty + found.failed:
         console.print("Everything was in the store already; nothing was added.")
     if (decided := found.taught + found.dropped) and found.usage:

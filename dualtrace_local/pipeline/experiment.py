@@ -314,6 +314,7 @@ def _totals(folder: RunFolder, ledger: dict[str, dict[str, Any]]) -> TeachTotals
         tiers={t: n for t, n in sorted(tiers.items()) if n},
         usage=folder.usage("teach").get("", {}),
         seconds=folder.seconds().get("teach", 0.0),
+        left_out={},
     )
 
 
