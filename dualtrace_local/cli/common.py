@@ -130,8 +130,10 @@ def emit_line(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """One line on stderr."""
-    click.echo(line, err=True)
+    """One line on stderr, without credentials: a value that cannot be read may hold one."""
+    from dualtrace_local.masking import mask
+
+    click.echo(mask(line), err=True)
 
 
 def finish(failed: int) -> NoReturn:

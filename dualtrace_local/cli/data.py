@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dualtrace_local.errors import DataError
+from dualtrace_local.masking import mask, mask_value
 from dualtrace_local.records import plain
 
 from .common import emit, finish, json_option, listener, no_model, say
@@ -38,7 +40,7 @@ def check_(files: tuple[Path, ...], as_json: bool) -> None:
     for file in files:
         told.stage(f"check {file.name}", 0)
         try:
-            found += [check(part, told.advance) for part in found_in(file).parts]
+            found += [_masked(check(part, told.advance)) for part in found_in(file).parts]
         except DataError as problem:
             refused.append(problem)
         finally:
@@ -53,6 +55,13 @@ def check_(files: tuple[Path, ...], as_json: bool) -> None:
         for one in found:
             _show(one)
     finish(len(refused) + sum(one.failed for one in found))
+
+
+def _masked(found: DataCheck) -> DataCheck:
+    """Without credentials in the lines, which show values that cannot be read, and in what speakers and kinds are called."""
+    bad_lines, note_lines = (tuple(map(mask, lines)) for lines in (found.bad_lines, found.note_lines))
+    turns, kinds = mask_value(found.turns), mask_value(found.by_kind)
+    return replace(found, bad_lines=bad_lines, note_lines=note_lines, turns=turns, by_kind=kinds)
 
 
 def _show(found: DataCheck) -> None:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 from dualtrace_local.records import Session
 
 from . import named
 from .shapes import Span, cards, ibans, shapes, social_security
 
-__all__ = ["MASK", "mask", "mask_session"]
+__all__ = ["MASK", "mask", "mask_session", "mask_value"]
 
 MASK = "[masked]"
 
@@ -36,9 +38,25 @@ def mask(text: str) -> str:
 
 
 def mask_session(session: Session) -> Session:
-    """``session`` with every turn masked; the same object when there was nothing to mask."""
-    turns = tuple(replace(t, text=mask(t.text)) for t in session.turns)
-    return session if turns == session.turns else replace(session, turns=turns)
+    """``session`` with every turn masked, speakers and the session's own name too; the same object when there was nothing to mask."""
+    turns = tuple(replace(t, text=mask(t.text), role=_name(t.role), name=_name(t.name)) for t in session.turns)
+    external_id = mask(session.external_id)
+    same = turns == session.turns and external_id == session.external_id
+    return session if same else replace(session, turns=turns, external_id=external_id)
+
+
+@lru_cache(maxsize=256)
+def _name(text: str) -> str:
+    return mask(text)
+
+
+def mask_value(value: Any) -> Any:
+    """A JSON value with all text in it masked."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, list):
+        return [mask_value(v) for v in value]
+    return {mask(k): mask_value(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)

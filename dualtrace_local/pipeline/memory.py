@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Self
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import ConfigError, EngineError
+from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
 from dualtrace_local.report import TeachTotals
@@ -20,6 +20,7 @@ from dualtrace_local.store import Store
 
 from .keys import embed_keys
 from .parts import Listener, Parts
+from .recalling import as_kept
 from .recalling import budget as room_for
 from .remember import Remembered, remember
 from .teach import Teaching, readable
@@ -108,7 +109,7 @@ class Memory:
         if isinstance(result, Failure):
             raise EngineError(f"{self.parts.name(Role.READ)} gave no whole answer ({result.reason}); ask again or use another --read-model")
         answer: Answer = result.value
-        return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
+        return as_kept(answer, names)
 
     def close(self) -> None:
         """Free the models."""
@@ -131,7 +132,7 @@ class Memory:
 
     @staticmethod
     def _question(text: str, as_of: datetime | None) -> Question:
-        return Question(digest_of("question", text, as_of), text, as_of)
+        return Question(digest_of("question", text, as_of), mask(text), as_of)
 
 
 def _usable(name: str, condition: Condition) -> Condition:

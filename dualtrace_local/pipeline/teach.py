@@ -19,7 +19,7 @@ from dualtrace_local.encode import encode
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError
 from dualtrace_local.joint import Joint, encode_jointly
-from dualtrace_local.masking import mask_session
+from dualtrace_local.masking import mask, mask_session
 from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.store import Outcome, Store
@@ -203,12 +203,12 @@ class Teaching:
             for entry in sources.entries(source, self.scope):
                 if isinstance(entry, Rejected):
                     self._count("read", "failed")
-                    self.listener.say(str(entry))
+                    self.listener.say(mask(str(entry)))
                     self.listener.advance()
                     continue
                 self._counts.left_out.update(entry.left_out)
                 for note in entry.notes:
-                    self.listener.say(note)
+                    self.listener.say(mask(note))
                 # The questions about one conversation have the same tuple: it is masked, counted and taught once.
                 again, shared = entry.sessions is shared, entry.sessions
                 masked = masked if again else tuple(mask_session(session) for session in entry.sessions)
@@ -276,7 +276,7 @@ class Teaching:
                     "source": session.source,
                     "record": session.record,
                     "reason": failure.reason,
-                    "raw": failure.raw,
+                    "raw": mask(failure.raw),
                 }
             ]
         )
