@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ AROUND = 90
 ANSWERS = ("yes", "example", "no")
 
 
-def findings(dataset: Path, limit: int | None, counts: Counter[str]) -> Iterator[dict[str, Any]]:
+def findings(dataset: Path, skip: int, limit: int | None, counts: Counter[str]) -> Iterator[dict[str, Any]]:
     """Each place that a rule takes for a secret, and in ``counts`` what was gone through."""
-    for entry in read(dataset, limit=limit):
+    for entry in islice(read(dataset), skip, skip + limit if limit else None):
         counts["conversations"] += 1
         for turn in (t for s in entry.sessions for t in s.turns) if isinstance(entry, Entry) else ():
             counts["turns"] += 1
@@ -59,6 +60,7 @@ def main() -> None:
     """Count, draw, keep the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dataset", type=Path)
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--show", type=Path)
@@ -70,7 +72,7 @@ def main() -> None:
     rules: Counter[str] = Counter()
     drawn: list[dict[str, Any]] = []
     dice = random.Random(0)  # noqa: S311 - a draw, no secret
-    for n, finding in enumerate(findings(args.dataset, args.limit, counts)):
+    for n, finding in enumerate(findings(args.dataset, args.skip, args.limit, counts)):
         rules[finding["rule"]] += 1
         if n < args.sample:
             drawn.append(finding)
@@ -80,6 +82,7 @@ def main() -> None:
         args.show.write_text("".join(json.dumps(d, ensure_ascii=False) + "\n" for d in drawn), encoding="utf-8")
     result = {
         "data": {args.dataset.name: file_digest(args.dataset)},
+        "skip": args.skip,
         "limit": args.limit,
         "counts": dict(counts),
         "found_by_rule": dict(rules.most_common()),

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualtrace_local.config import Models, ModelSpec
+from dualtrace_local.domains.prompts import visible
 from dualtrace_local.records import Answer, Memory, Session, plain
 
 from .common import roles_of, say
@@ -114,13 +115,13 @@ def answer_json(found: Answer) -> dict[str, Any]:
 def answer(found: Answer) -> None:
     """The answer and where it comes from."""
     console = out()
-    console.print(Text(found.text, style="bold"), soft_wrap=True)
+    console.print(Text(visible(found.text), style="bold"), soft_wrap=True)
     console.print(f"state {found.state.value}, confidence {found.confidence}" + (f" ({found.reason})" if found.reason else ""))
     for source in found.sources:
         said_by = source.said_by.replace(" and ", " and the ")
         kind, what = ("round", f"verbatim round, said by the {said_by}") if said_by else ("memory", source.anchor)
         line = f"  {source.date or 'undated'}  {what}  session {source.session_id}  {kind} {source.memory_id[:12]}"
-        console.print(line, soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
 
 
 def remembered_json(found: Remembered) -> dict[str, Any]:
@@ -184,7 +185,7 @@ def memories(found: Sequence[Memory]) -> None:
             m.anchor,
             str(m.evidence.total),
             "dual" if m.scene else "fact",
-            m.fact,
+            visible(m.fact),
         )
     out().print(made)
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
@@ -218,7 +219,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None) -> None:
         "THE USER'S WORDS",
         *dict.fromkeys(f"> {c.quote}" for c in found.components),
     ]
-    out().print(Panel(Text("\n".join(text)), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
+    out().print(Panel(Text(visible("\n".join(text))), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
 
 
 def stats_json(sessions: Sequence[LedgerRow], found: Sequence[Memory]) -> dict[str, Any]:
