@@ -42,7 +42,7 @@ def found(path: Path) -> Found:
     elif _is_zip(path):
         candidates = tuple(_in_archive(path))
     else:
-        return Found((Part(path, path.name),))
+        return Found((Part(path, _name(path.name)),))
     parts = tuple(part for part in candidates if _holds_chats(part))
     if not parts:
         _no_export(path)
@@ -69,7 +69,7 @@ def _in_folder(path: Path) -> Iterator[Part]:
     except OSError as problem:
         unreadable(path, problem)
     for file in files:
-        yield Part(file, id_text(f"{path.name}/{file.relative_to(path).as_posix()}", "name"))
+        yield Part(file, _name(f"{path.name}/{file.relative_to(path).as_posix()}"))
 
 
 def _in_archive(path: Path) -> Iterator[Part]:
@@ -84,7 +84,12 @@ def _in_archive(path: Path) -> Iterator[Part]:
         if member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKINGS:
             how = "protected by a password" if member.flag_bits & _ENCRYPTED else "packed in a way that is not read here"
             raise DataError(f"{path.name} is {how}; unpack it and name the folder.")
-        yield Part(path, id_text(f"{path.name}/{member.filename}", "name"), member.filename)
+        yield Part(path, _name(f"{path.name}/{member.filename}"), member.filename)
+
+
+def _name(text: str) -> str:
+    """A file's name as text on one line: bytes that are no UTF-8 stand there as escapes."""
+    return id_text(text.encode("utf-8", "backslashreplace").decode(), "name")
 
 
 def _holds_chats(part: Part) -> bool:

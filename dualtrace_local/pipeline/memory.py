@@ -10,7 +10,7 @@ from typing import Self
 
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
-from dualtrace_local.errors import ConfigError, EngineError
+from dualtrace_local.errors import ConfigError, DataError, EngineError
 from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
@@ -132,6 +132,10 @@ class Memory:
 
     @staticmethod
     def _question(text: str, as_of: datetime | None) -> Question:
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            raise DataError(f"the question is not valid Unicode at character {problem.start + 1}; write it again") from problem
         return Question(digest_of("question", text, as_of), mask(text), as_of)
 
 
