@@ -144,6 +144,34 @@ def test_p10_what_a_model_left_unfinished_is_kept_without_credentials(tmp_path, 
         assert MASK in (tmp_path / "store" / "failures.jsonl").read_text()
 
 
+def test_p16_lines_on_stderr_hold_no_chat_text(tmp_path):
+    """Whatever went wrong: records that cannot be read, a model that failed, a store that is not there."""
+    said = f"I named my boat {CONTROL} in 2019."
+    rows = [
+        kit.session("s", "2024-03-02", said),
+        {"id": "a", "turns": [{"role": "user", "content": {"text": said}}]},
+        {"id": "b", "turns": said},
+        {"id": "c", "turns": [{"content": said}]},
+        {"mapping": {"x": {"parent": "y", "message": {"author": {"role": "user"}, "content": said}}}, "current_node": "x"},
+        {"chat_messages": [{"sender": "human", "text": [said]}]},
+    ]
+    source = tmp_path / "c.jsonl"
+    source.write_text("".join(json.dumps(r) + "\n" for r in rows) + f'{{"id": "d", "turns": [{{"role": "user", "content": "{said}\n')
+    store = tmp_path / "store"
+    told = [
+        kit.dualtrace("teach", source, "--store", store),
+        kit.dualtrace("data", "check", source, model=None),
+        kit.dualtrace("ask", f"Where is {CONTROL}?", "--store", store),
+        kit.dualtrace("ask", f"Where is {CONTROL}?", "--store", tmp_path / "nowhere"),
+        kit.dualtrace("memory", "show", "abc", "--store", store),
+    ]
+
+    assert [r.exit_code for r in told] == [3, 3, 0, 1, 1]
+    assert CONTROL in told[2].stdout.lower()
+    assert [line for r in told for line in r.stderr.lower().splitlines() if CONTROL in line] == []
+    assert len(told[0].stderr.splitlines()) >= 6
+
+
 def test_what_a_reader_writes_is_masked(tmp_path):
     """Notes are free text: a model may put anything there."""
 

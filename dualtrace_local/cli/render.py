@@ -172,7 +172,14 @@ def memory_json(found: Memory) -> dict[str, Any]:
         "confidence": found.confidence,
         "fact": found.fact,
         "evidence": plain(found.evidence) | {"total": found.evidence.total},
+        "instruction_like": _instruction_like(found),
     }
+
+
+def _instruction_like(found: Memory) -> bool:
+    from dualtrace_local.grounding import orders_a_model
+
+    return any(orders_a_model(text) for c in found.components for text in (c.text, c.quote))
 
 
 def memories(found: Sequence[Memory]) -> None:
@@ -208,6 +215,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None) -> None:
         f"evidence {e.total} of 6: relevance {e.relevance}, specificity {e.specificity}, explicitness {e.explicitness}"
         + ("; kept because the user asked for it" if e.override == "remember" else ""),
         f"from {where}",
+        *(["contains instruction-like text; it is read as data"] if _instruction_like(found) else []),
         "",
         "FACT",
         *lines,
