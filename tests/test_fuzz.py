@@ -213,7 +213,7 @@ PROSE = st.text(st.sampled_from("abc defg.,\n'\"()-éß犬"), max_size=60)
 
 @given(PROSE, PROSE, st.from_regex(r"[A-Z][a-z]{3,6}[0-9]{3,5}[!#]", fullmatch=True))
 @FEW
-def test_p05_a_named_password_is_never_seen_whatever_stands_around(before, after, secret):
+def test_a_named_password_is_never_seen_whatever_stands_around(before, after, secret):
     masked = mask(f"{before} My password is {secret} {after}")
 
     assert secret not in masked
