@@ -265,10 +265,9 @@ def _entry(
 
 
 def _name(record: Record, ids: tuple[str, ...], title: object, talk: _Talk) -> str:
-    """What people know the conversation by: its title, else how it begins, and the beginning of its id."""
+    """What people know the conversation by: its title, else how it begins, with the beginning of its id; else a hash."""
     begins = next((text for role, text, _ in talk.said if role == "user"), "")
     given = id_text(title, "title") if isinstance(title, str) else ""
     given = given or id_text(" ".join(begins.split())[:_TITLE], "title")
-    number = next((id_text(record[name], name) for name in ids if record.get(name) is not None), "")
-    number = number or digest_of([(role, text) for role, text, _ in talk.said], length=12)
-    return f"{given} ({number[:_ID]})" if given else number
+    number = next((id_text(record[name], name)[:_ID] for name in ids if record.get(name) is not None), "")
+    return f"{given} ({number})" if given and number else given or number or "text-" + digest_of(talk.said, length=12)

@@ -55,7 +55,7 @@ class Memory:
         return cls(Path(path), Parts(models or read_models(), listener, seed=seed), Scope(user, project))
 
     def teach(self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None) -> TeachTotals:
-        """Teach chat files: LongMemEval rows or plain sessions. Doing it again adds nothing; an interrupted one is resumed.
+        """Teach files, folders and archives of chats, whatever their form. Doing it again adds nothing; an interrupted one is resumed.
 
         Totals add up; a file that cannot be read counts as one failed session. Raises DataError when none of them can be read.
         """
