@@ -188,7 +188,7 @@ def test_lme_13_marks_of_the_evidence_reach_nothing(tmp_path):
     assert not [p for p in files if b"answer_boat" in p.read_bytes() or b"has_answer" in p.read_bytes()]
 
 
-def test_lme_16_every_question_has_one_outcome(tmp_path):
+def test_p11_lme_16_every_question_has_one_outcome(tmp_path):
     """Answers twice, for nobody's question, and missing: all add up to the questions of the data set, and each oddity is one line."""
     bench = [kit.row(f"q{n}", "What did I name my boat?", "Marigold", [kit.BOAT], kind=k) for n, k in enumerate(("a", "a", "b", "c"))]
     run(kit.rows(tmp_path / "b.json", bench), tmp_path / "run")
@@ -268,7 +268,7 @@ def test_txt_01_half_a_surrogate_pair(tmp_path):
     assert kit.teach(tmp_path / "store", source)["unchanged"] == 2
 
 
-def test_txt_03_a_very_long_turn_is_read_to_its_end(tmp_path):
+def test_p09_txt_03_a_very_long_turn_is_read_to_its_end(tmp_path):
     """200,000 characters of other things; the code at the end can be recalled, and the short session beside it is taught."""
     long = "palaver " * 25_000 + "My locker code is 5538."
     source = kit.jsonl(tmp_path / "c.jsonl", [kit.session("big", "2024-01-05", long), kit.session("small", "2024-01-06", "I own a kayak.")])
@@ -279,7 +279,7 @@ def test_txt_03_a_very_long_turn_is_read_to_its_end(tmp_path):
     assert totals["usage"]["facts"]["calls"] > 10
 
 
-def test_txt_10_ids_never_become_paths(tmp_path):
+def test_p21_txt_10_ids_never_become_paths(tmp_path):
     ids = ["../../outside", "/etc/x", "C:\\x\\y", "", 7, "a\nb"]
     work = tmp_path / "deep" / "er"
     work.mkdir(parents=True)
@@ -310,7 +310,7 @@ def test_txt_10_ids_never_become_paths(tmp_path):
     ],
     ids=["white space", "cut off", "repetition", "wrong type", "more fields", "nothing"],
 )
-def test_out_01_and_02_what_is_not_whole_is_never_stored(tmp_path, written):
+def test_p10_out_01_and_02_what_is_not_whole_is_never_stored(tmp_path, written):
     sessions = [kit.session("s", "2024-01-05", "I own a kayak."), kit.session("t", "2024-01-06", "I own a loom.")]
     source = kit.jsonl(tmp_path / "c.jsonl", sessions)
     memory = watched(tmp_path / "store", lambda r: written if "kayak" in r.user and r.kind == "facts" else reply(r))
@@ -404,7 +404,7 @@ def test_run_02_a_torn_newest_version_costs_its_batch_alone(tmp_path):
     assert kit.dump(tmp_path / "store") == whole
 
 
-def test_run_08_memory_does_not_grow_with_the_file(tmp_path):
+def test_p24_run_08_memory_does_not_grow_with_the_file(tmp_path):
     def peak(count):
         source = tmp_path / f"{count}.json"
         with source.open("w") as file:

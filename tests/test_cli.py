@@ -640,7 +640,7 @@ def windowed(tmp_path, window):
     return path
 
 
-def test_windows_and_the_order_of_files_leave_no_mark(tmp_path):
+def test_p23_windows_and_the_order_of_files_leave_no_mark(tmp_path):
     """Case RUN-07 with the scripted model: equal dumps for every window and order."""
     sessions = list(kit.small_sessions(20))
     one, two = kit.jsonl(tmp_path / "one.jsonl", sessions[:9]), kit.jsonl(tmp_path / "two.jsonl", sessions[9:])

@@ -77,6 +77,12 @@ SECRETS = [
 ]
 
 KEPT = [
+    "$adminPassword = ConvertTo-SecureString $env:ADMIN_PASSWORD",
+    "$adminPassword = '${{ parameters.adminPassword }}'",
+    'password = "$(lookup)"',
+    "const password = parts[1];",
+    "PWD=' + fields['password'])",
+    "alert('Your name or password is incorrect');document.location='home'",
     "my locker code is 4417",
     "the gate code is 4921, then 2468#",
     "the alarm code is 9911",

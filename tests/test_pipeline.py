@@ -731,7 +731,7 @@ def test_a_failed_answer_is_data_and_is_tried_again(tmp_path, benchmark, told):
 
 
 @pytest.mark.parametrize("said", ["INCORRECT", "Yes.", "", "thought\n{", '{"verdict":"partly"}', Completion('{"verdict":', Finish.LENGTH)])
-def test_no_verdict_is_counted_apart_and_given_later(tmp_path, benchmark, said):
+def test_p12_no_verdict_is_counted_apart_and_given_later(tmp_path, benchmark, said):
     """Cases LME-15 and OUT-05: only the field counts; what has none is neither right nor wrong, and the run says so."""
     out = tmp_path / "run"
     result = run(benchmark, out, engine=ScriptedEngine(lambda r: said if r.kind == "judge" else reply(r)), conditions=("c6", "c7"), limit=3)

@@ -250,7 +250,7 @@ def outputs(tmp_path_factory):
      "run/sessions.jsonl", "run/usage.jsonl", "run/run.json", "run/report/report.json", "dump.jsonl", "memories.json", "answer.json",
      "totals.json", "result.json", "failures.jsonl"],
 )  # fmt: skip
-def test_what_this_program_wrote_is_never_taught(tmp_path, outputs, name):
+def test_p19_what_this_program_wrote_is_never_taught(tmp_path, outputs, name):
     """Answers and verdicts would come back as things the user said."""
     result = kit.dualtrace("teach", outputs / name, "--store", tmp_path / "store")
 

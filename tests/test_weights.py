@@ -136,7 +136,7 @@ def test_a_pickle_beside_safetensors_is_not_what_would_be_loaded(model):
         ({"extra/weights.PT": b"PK"}, "extra/weights.PT may be a pickle"),
     ],
 )
-def test_a_folder_that_could_run_code_is_refused(model, files, reason):
+def test_p20_a_folder_that_could_run_code_is_refused(model, files, reason):
     """Case RUN-05 and its kind: one folder, one fault, one reason."""
     write(model, files)
     with pytest.raises(WeightsError) as refusal:
@@ -172,7 +172,7 @@ def test_a_missing_folder_is_an_error(tmp_path):
         refuse_unsafe(tmp_path / "nowhere")
 
 
-def test_judging_a_folder_imports_nothing_from_it_and_no_heavy_library(tmp_path):
+def test_p20_judging_a_folder_imports_nothing_from_it_and_no_heavy_library(tmp_path):
     """RUN-05: the class in modules.json lies on the import path, and still it is never run."""
     mark = tmp_path / "mark"
     write(tmp_path / "evil", {"payload.py": f"open({str(mark)!r}, 'w')".encode(), "modules.json": [{"type": "payload.Run"}]})

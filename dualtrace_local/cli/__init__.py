@@ -9,6 +9,7 @@ import click
 from dualtrace_local import __version__
 from dualtrace_local.errors import DualtraceError
 
+from .common import say
 from .conditions import conditions
 from .daily import ask, memory, remember, store, teach
 from .data import data
@@ -30,7 +31,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except DualtraceError as problem:
-            click.echo(f"dualtrace: {' '.join(str(problem).split())}", err=True)
+            say(f"dualtrace: {' '.join(str(problem).split())}")
             ctx.exit(problem.exit_code)
         except KeyboardInterrupt:
             click.echo("dualtrace: interrupted; what was finished is kept, the same command goes on from there", err=True)

@@ -95,6 +95,8 @@ def _parse_scope(_ctx: click.Context, _param: click.Parameter, values: tuple[str
         name, equals, text = value.partition("=")
         if name not in ("user", "project") or not equals or not text:
             raise click.BadParameter(f"{value!r}; write user=NAME or project=NAME")
+        if not text.isprintable():
+            raise click.BadParameter(f"{value!r}; a name holds no control or broken characters")
         given[name] = text
     return Scope(**given)
 
@@ -130,8 +132,10 @@ def emit_line(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """One line on stderr."""
-    click.echo(line, err=True)
+    """One line on stderr, without credentials: a value that cannot be read may hold one."""
+    from dualtrace_local.masking import mask
+
+    click.echo(mask(line), err=True)
 
 
 def finish(failed: int) -> NoReturn:

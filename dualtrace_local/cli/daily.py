@@ -56,8 +56,9 @@ def teach(  # noqa: PLR0913, PLR0917 - one parameter for each option
 ) -> None:
     """Read chat files into a store. What is there already stays; an interrupted teach goes on.
 
-    SOURCE is a file of LongMemEval, LoCoMo, ShareGPT or plain sessions {"id", "date", "turns": [{"role", "content"}]}, as a JSON array
-    or JSON lines, packed with gzip or not; the format is found from the content.
+    SOURCE is an export of ChatGPT or Claude (zip, folder or file), chats as Markdown or text, or a file of LongMemEval, LoCoMo, ShareGPT
+    or plain sessions {"id", "date", "turns": [{"role", "content"}]}, as a JSON array or JSON lines, packed with gzip or not; the format is
+    found from the content.
     """
     from dualtrace_local import Memory
 

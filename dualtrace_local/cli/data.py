@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dualtrace_local.errors import DataError
+from dualtrace_local.masking import mask, mask_value
 from dualtrace_local.records import plain
 
 from .common import emit, finish, json_option, listener, no_model, say
@@ -29,6 +31,7 @@ def data() -> None:
 @json_option
 def check_(files: tuple[Path, ...], as_json: bool) -> None:
     """Say what files hold before they are taught or run: format, variant, counts, dates, records that cannot be read, known faults."""
+    from dualtrace_local.corpus import found as found_in
     from dualtrace_local.corpus.check import check
 
     told = listener()
@@ -37,7 +40,7 @@ def check_(files: tuple[Path, ...], as_json: bool) -> None:
     for file in files:
         told.stage(f"check {file.name}", 0)
         try:
-            found.append(check(file, told.advance))
+            found += [_masked(check(part, told.advance)) for part in found_in(file).parts]
         except DataError as problem:
             refused.append(problem)
         finally:
@@ -52,6 +55,13 @@ def check_(files: tuple[Path, ...], as_json: bool) -> None:
         for one in found:
             _show(one)
     finish(len(refused) + sum(one.failed for one in found))
+
+
+def _masked(found: DataCheck) -> DataCheck:
+    """Without credentials in the lines, which show values that cannot be read, and in what speakers and kinds are called."""
+    bad_lines, note_lines = (tuple(map(mask, lines)) for lines in (found.bad_lines, found.note_lines))
+    turns, kinds = mask_value(found.turns), mask_value(found.by_kind)
+    return replace(found, bad_lines=bad_lines, note_lines=note_lines, turns=turns, by_kind=kinds)
 
 
 def _show(found: DataCheck) -> None:
@@ -87,6 +97,7 @@ def _rows(found: DataCheck) -> tuple[tuple[str, str], ...]:
         ("days", f"{found.first_day} to {found.last_day}" if found.first_day else "none"),
         ("twice in one haystack", f"{found.twice_in_a_haystack} sessions" if found.twice_in_a_haystack else ""),
         ("session after the question", f"{found.later_questions} questions (--hide-later hides those)" if found.later_questions else ""),
+        ("left out", _counts(found.left_out)),
         ("notes", str(found.notes) if found.notes else ""),
         ("known faults", "\n".join(f"{d.question_id or 'all'}: {d.what} ({d.source})" for d in found.defects)),
         ("good for", ", ".join(found.uses) or "nothing"),

@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from dualtrace_local.masking import mask
 from dualtrace_local.pipeline.parts import Listener
+
+from .common import say
 
 EVERY = 15.0
 """Seconds between two lines where stderr is no terminal."""
@@ -29,9 +32,9 @@ class Progress(Listener):
     def say(self, line: str) -> None:
         """Print a line beside the bar."""
         if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(mask(line), markup=False, highlight=False, soft_wrap=True)
         else:
-            click.echo(line, err=True)
+            say(line)
 
     def stage(self, name: str, total: int) -> None:
         """Begin a bar."""

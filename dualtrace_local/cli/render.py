@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dualtrace_local.config import Models, ModelSpec
+from dualtrace_local.domains.prompts import visible
 from dualtrace_local.records import Answer, Memory, Round, Session, plain
 
 from .common import roles_of, say
@@ -73,6 +74,7 @@ def totals_json(totals: TeachTotals) -> dict[str, Any]:
         "completion_tokens": spent.completion_tokens,
         "seconds": round(totals.seconds, 2),
         "usage": plain(totals.usage),
+        "left_out": totals.left_out,
     }
 
 
@@ -82,6 +84,8 @@ def totals(found: TeachTotals) -> None:
     console = out()
     console.print(f"{found.read} sessions read = {counts}")
     console.print(f"{found.memories} new memories, {found.with_scene} of them with a scene")
+    if found.left_out:
+        console.print(f"left out: {', '.join(f'{n:,} {what}' for what, n in found.left_out.items())}")
     if found.read and not found.taught + found.dropped + found.empty + found.failed:
         console.print("Everything was in the store already; nothing was added.")
     if (decided := found.taught + found.dropped) and found.usage:
@@ -111,13 +115,13 @@ def answer_json(found: Answer) -> dict[str, Any]:
 def answer(found: Answer) -> None:
     """The answer and where it comes from."""
     console = out()
-    console.print(Text(found.text, style="bold"), soft_wrap=True)
+    console.print(Text(visible(found.text), style="bold"), soft_wrap=True)
     console.print(f"state {found.state.value}, confidence {found.confidence}" + (f" ({found.reason})" if found.reason else ""))
     for source in found.sources:
         said_by = source.said_by.replace(" and ", " and the ")
         kind, what = ("round", f"verbatim round, said by the {said_by}") if said_by else ("memory", source.anchor)
         line = f"  {source.date or 'undated'}  {what}  session {source.session_id}  {kind} {source.memory_id[:12]}"
-        console.print(line, soft_wrap=True)
+        console.print(visible(line), soft_wrap=True)
 
 
 def remembered_json(found: Remembered) -> dict[str, Any]:
@@ -168,7 +172,14 @@ def memory_json(found: Memory) -> dict[str, Any]:
         "confidence": found.confidence,
         "fact": found.fact,
         "evidence": plain(found.evidence) | {"total": found.evidence.total},
+        "instruction_like": _instruction_like(found),
     }
+
+
+def _instruction_like(found: Memory) -> bool:
+    from dualtrace_local.grounding import orders_a_model
+
+    return any(orders_a_model(text) for c in found.components for text in (c.text, c.quote))
 
 
 def memories(found: Sequence[Memory]) -> None:
@@ -181,7 +192,7 @@ def memories(found: Sequence[Memory]) -> None:
             m.anchor,
             str(m.evidence.total),
             "dual" if m.scene else "fact",
-            m.fact,
+            visible(m.fact),
         )
     out().print(made)
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
@@ -204,6 +215,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None, turns: Sequ
         f"evidence {e.total} of 6: relevance {e.relevance}, specificity {e.specificity}, explicitness {e.explicitness}"
         + ("; kept because the user asked for it" if e.override == "remember" else ""),
         f"from {where}",
+        *(["contains instruction-like text; it is read as data"] if _instruction_like(found) else []),
         "",
         "FACT",
         *lines,
@@ -219,7 +231,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None, turns: Sequ
         text += ["", f"ROUND {said.ordinal + 1}", said.text]
     if found.version:
         text.insert(1, f"{found.status}, changed {found.version} times; see `dualtrace memory history {found.id[:12]}`")
-    out().print(Panel(Text("\n".join(text)), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
+    out().print(Panel(Text(visible("\n".join(text))), title=Text(f"{found.anchor}  {found.id[:12]}"), title_align="left"))
 
 
 def stats_json(sessions: Sequence[LedgerRow], found: Sequence[Memory]) -> dict[str, Any]:

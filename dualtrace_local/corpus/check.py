@@ -12,7 +12,7 @@ from dualtrace_local.records import Entry, Gold, Rejected, Session, digest_of
 
 from . import parsed
 from .known import DEFECTS, RELEASES, Defect, Release
-from .source import content_digest, file_digest, is_packed
+from .source import Part, content_digest, is_packed, size_and_digest
 
 SHOWN = 1000
 """Lines about bad records, and notes, that a result holds; all are counted."""
@@ -30,7 +30,8 @@ class DataCheck:
     """What was found in one file. ``sha256`` is of the file as it lies there, ``content_sha256`` of what is packed in it.
 
     Records add up: ``records = good + bad``; of a conversation with bad questions each of these is one of ``bad_lines``, not a bad record.
-    ``variant`` is empty where nothing tells it, and ``because`` says what does. ``failed`` counts what cannot be read.
+    ``variant`` is empty where nothing tells it, and ``because`` says what does. ``failed`` counts what cannot be read, ``left_out``
+    messages that are not taught, by reason.
     """
 
     file: str
@@ -49,6 +50,7 @@ class DataCheck:
     bad_lines: tuple[str, ...]
     notes: int
     note_lines: tuple[str, ...]
+    left_out: dict[str, int]
     questions: int
     by_kind: dict[str, int]
     abstention: int
@@ -73,6 +75,7 @@ class _Count:
 
     formats: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     turns: Counter[str] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
     keys: set[str] = field(default_factory=set)
@@ -133,14 +136,15 @@ class _Count:
         self.later += any(s.date is not None and asked is not None and s.date > asked for s in entry.sessions)
 
 
-def check(path: Path, advance: Callable[[], None] = lambda: None) -> DataCheck:
-    """Read ``path`` through and say what it holds; ``advance`` is called after each record.
+def check(file: Path | Part, advance: Callable[[], None] = lambda: None) -> DataCheck:
+    """Read ``file`` through and say what it holds; ``advance`` is called after each record.
 
     Raises DataError when the file as a whole cannot be read or is output of this program.
     """
+    part = Part(file, file.name) if isinstance(file, Path) else file
     count = _Count()
     before: tuple[Session, ...] | None = None
-    for record in parsed(path):
+    for record in parsed(part):
         entries = [found for found in record.found if isinstance(found, Entry)]
         for found in record.found:
             if isinstance(found, Rejected):
@@ -150,20 +154,21 @@ def check(path: Path, advance: Callable[[], None] = lambda: None) -> DataCheck:
         count.bad += not entries
         for entry in entries:
             count.noted(entry.notes)
+            count.left_out.update(entry.left_out)
             if entry.sessions is not before:
                 before = entry.sessions
                 count.sessions(entry.sessions)
             if entry.gold is not None:
                 count.question(entry, entry.gold)
         advance()
-    packed = is_packed(path)
-    sha256 = file_digest(path)
-    inside = content_digest(path) if packed else sha256
+    packed = is_packed(part)
+    size, sha256 = size_and_digest(part)
+    inside = content_digest(part) if packed else sha256
     known = RELEASES.get(inside)
     variant, because = _variant(count, known)
     return DataCheck(
-        file=path.name,
-        bytes=path.stat().st_size,
+        file=part.name,
+        bytes=size,
         sha256=sha256,
         content_sha256=inside,
         packed=packed,
@@ -178,6 +183,7 @@ def check(path: Path, advance: Callable[[], None] = lambda: None) -> DataCheck:
         bad_lines=tuple(count.bad_lines),
         notes=count.notes,
         note_lines=tuple(count.note_lines),
+        left_out=dict(sorted(count.left_out.items())),
         questions=len(count.ids),
         by_kind=dict(sorted(count.kinds.items())),
         abstention=count.abstention,

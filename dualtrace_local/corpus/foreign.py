@@ -5,14 +5,16 @@ from __future__ import annotations
 from .text import Record
 
 GZIP = b"\x1f\x8b"
+ZIPS = (b"PK\x03\x04", b"PK\x05\x06")
+"""A zip archive, and one without files."""
 
 _UNPACK = "unpack it and name the JSON file that was in it"
 _EXPORT = "export what it holds as JSON or JSONL"
 
 _MAGIC = (
     (0, GZIP, "packed twice with gzip", "unpack it once"),
-    (0, b"PK\x03\x04", "a zip archive or an Office file (xlsx, docx)", _UNPACK),
-    (0, b"PK\x05\x06", "an empty zip archive", _UNPACK),
+    (0, ZIPS[0], "a zip archive inside of another file", _UNPACK),
+    (0, ZIPS[1], "an empty zip archive", _UNPACK),
     (0, b"\x28\xb5\x2f\xfd", "packed with zstd", "unpack it with `zstd -d`; gzip is read as it is"),
     (0, b"\xfd7zXZ\x00", "packed with xz", "unpack it with `unxz`; gzip is read as it is"),
     (0, b"BZh", "packed with bzip2", "unpack it with `bunzip2`; gzip is read as it is"),
@@ -67,7 +69,7 @@ _OWN = (
 )
 """Files and documents of this program by fields that they alone have together."""
 
-_CHAT = ("haystack_sessions", "turns", "messages", "session", "conversations", "conversation")
+_CHAT = ("haystack_sessions", "turns", "messages", "session", "conversations", "conversation", "mapping", "chat_messages")
 _TABLES = ("sessions", "memories", "versions", "rounds", "haystacks", "forgotten", "vectors")
 
 

@@ -23,7 +23,10 @@ def session_entry(record: Record, place: Place, scope: Scope) -> Entry:
     """The record as an entry with one session. Raises BadRecordError naming the field."""
     name = given_key(record, _TURNS)
     if not name:
-        msg = "turns is missing (messages is read too); for a benchmark row, haystack_sessions"
+        msg = (
+            "turns is missing (messages, session, conversations are read too); a benchmark row has haystack_sessions, a conversation "
+            "of ChatGPT mapping, of Claude chat_messages"
+        )
         raise BadRecordError(msg)
     turns = turns_of(record[name], name, place)
     given = given_key(record, _IDS)

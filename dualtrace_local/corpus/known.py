@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .source import content_digest
+from .source import Part, content_digest
 
 VERSION = "2026-12-01"
 """Day on which the tables were last changed."""
@@ -42,7 +42,7 @@ RELEASES = {
 
 def release_of(path: Path) -> str:
     """The released file that ``path`` is by its digest, with its release; empty for any other file."""
-    known = RELEASES.get(content_digest(path))
+    known = RELEASES.get(content_digest(Part(path, path.name)))
     return f"{known.file}, {known.release}" if known else ""
 
 

@@ -13,7 +13,7 @@ from dualtrace_local.errors import DataError
 from dualtrace_local.records import Gold, Rejected
 
 from .longmemeval import NO_ANSWER
-from .source import decoded, raw_records
+from .source import Part, decoded, raw_records
 from .text import BadRecordError, Place, id_text, text_field
 
 
@@ -36,7 +36,7 @@ def read_marks(path: Path) -> Marks:
     correct: dict[str, bool | None] = {}
     kinds: dict[str, str] = {}
     bad: list[Rejected] = []
-    for raw in raw_records(path):
+    for raw in raw_records(Part(path, path.name)):
         place = Place(path.name, raw.record)
         try:
             question_id, kind, mark = _mark(decoded(raw, place))

@@ -1,11 +1,12 @@
-"""Files that are packed with gzip, read as a stream: no part of them is ever held but what is being read."""
+"""Files that are packed with gzip or lie in a zip archive, read as a stream: no part of them is ever held but what is being read."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import zipfile
 import zlib
-from pathlib import Path
+from typing import IO
 
 BOMB_FROM = 1 << 30
 BOMB_RATIO = 100
@@ -14,14 +15,18 @@ or a tenth; ten gigabytes that were packed into ten megabytes are no chats."""
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes of a gzip file. One that is cut off, damaged or a bomb simply ends, and ``fault`` says why."""
+    """The bytes of an opened stream that unpacks. One that is cut off, damaged or a bomb simply ends, and ``fault`` says why.
 
-    def __init__(self, path: Path) -> None:
+    ``packed`` is the size of what is unpacked in bytes, ``what`` the kind of file for messages.
+    """
+
+    def __init__(self, file: gzip.GzipFile | IO[bytes], packed: int, what: str) -> None:
         super().__init__()
         self.fault = ""
-        self._packed = path.stat().st_size
+        self._packed = packed
+        self._what = what
         self._size = 0
-        self._file = gzip.open(path, "rb")  # noqa: SIM115 - closed by close
+        self._file = file
 
     def readable(self) -> bool:
         """Always."""
@@ -32,12 +37,12 @@ class Unpacked(io.RawIOBase):
         if self.fault:
             return 0
         try:
-            data = self._file.read1(len(buffer))
+            data: bytes = self._file.read1(len(buffer))  # type: ignore[union-attr]
         except EOFError:
-            self.fault = "the gzip file is cut off here; copy it again"
+            self.fault = f"the {self._what} is cut off here; copy it again"
             return 0
-        except (zlib.error, gzip.BadGzipFile):
-            self.fault = "the gzip file is damaged here; copy it again"
+        except (zlib.error, gzip.BadGzipFile, zipfile.BadZipFile):
+            self.fault = f"the {self._what} is damaged here; copy it again"
             return 0
         self._size += len(data)
         if self._size > max(BOMB_FROM, BOMB_RATIO * self._packed):
@@ -47,6 +52,6 @@ class Unpacked(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the stream."""
         self._file.close()
         super().close()

@@ -1,4 +1,4 @@
-"""Bytes to raw records: the elements of a JSON array, the lines of a JSONL file or one object, without reading the file into memory.
+"""Bytes to raw records without reading the file into memory: elements of a JSON array, lines of a JSONL file, one object, or chats as text.
 
 Which of them, and whether it is packed with gzip, is told by the content; the name means nothing.
 
@@ -9,11 +9,13 @@ costs the last one, and lone surrogates and bad bytes are met one record at a ti
 from __future__ import annotations
 
 import codecs
+import gzip
 import hashlib
 import io
 import json
 import math
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from typing import Any, Literal, NoReturn
 
 from dualtrace_local.errors import DataError
 
+from .chats import chat_record, cut, style
 from .foreign import GZIP, foreign
 from .packed import Unpacked
 from .text import BadRecordError, Place, without_lone_surrogates
@@ -36,73 +39,107 @@ _SPACE = b" \t\r\n"
 _PROBE = 1 << 16
 _HEAD = 512
 
-Layout = Literal["array", "lines", "object"]
+Layout = Literal["array", "lines", "object", "text"]
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _INSIDE = re.compile(rb'["{}\[\]]')
 _BETWEEN = re.compile(rb'["{}\[\],]')
 
 
 @dataclass(frozen=True)
+class Part:
+    """One file: by itself, in a folder, or the ``member`` of a zip archive at ``path``. ``name`` is what lines and provenance call it."""
+
+    path: Path
+    name: str
+    member: str = ""
+
+
+@dataclass(frozen=True)
 class Raw:
-    """The bytes of one record, its 1-based number, and why it cannot be read when the cutting already shows that."""
+    """The bytes of one record, its 1-based number, and why it cannot be read when the cutting already shows that.
+
+    ``text``: they are a chat as text and not JSON.
+    """
 
     record: int
     data: bytes
     fault: str = ""
+    text: bool = False
 
 
-def raw_records(path: Path) -> Iterator[Raw]:
-    """The raw records of ``path``. Raises DataError at the call when the file as a whole cannot be read."""
-    return _opened(path, _layout(path))
+def raw_records(part: Part) -> Iterator[Raw]:
+    """The raw records of a file. Raises DataError at the call when the file as a whole cannot be read."""
+    return _opened(part, layout(part))
 
 
-def is_packed(path: Path) -> bool:
+def is_packed(part: Part) -> bool:
     """Whether the file is packed with gzip. Raises DataError when it cannot be read."""
+    if part.member:
+        return False
     try:
-        with path.open("rb") as file:
+        with part.path.open("rb") as file:
             return file.read(len(GZIP)) == GZIP
     except OSError as problem:
-        _unreadable(path, problem)
+        unreadable(part.path, problem)
 
 
 @contextmanager
-def content(path: Path) -> Iterator[tuple[io.BufferedReader[Any], Unpacked | None]]:
+def content(part: Part) -> Iterator[tuple[io.BufferedReader[Any], Unpacked | None]]:
     """The content of the file as a stream, unpacked where it is packed; then the second is what tells of faults in it."""
-    unpacked = Unpacked(path) if is_packed(path) else None
-    with io.BufferedReader(unpacked, CHUNK) if unpacked else path.open("rb") as file:
-        yield file, unpacked
+    if part.member:
+        with zipfile.ZipFile(part.path) as archive, archive.open(part.member) as packed:
+            unpacked = Unpacked(packed, archive.getinfo(part.member).compress_size, "zip archive")
+            with io.BufferedReader(unpacked, CHUNK) as file:
+                yield file, unpacked
+    elif is_packed(part):
+        with gzip.open(part.path, "rb") as packed:
+            unpacked = Unpacked(packed, part.path.stat().st_size, "gzip file")
+            with io.BufferedReader(unpacked, CHUNK) as file:
+                yield file, unpacked
+    else:
+        with part.path.open("rb") as file:
+            yield file, None
 
 
-def _layout(path: Path) -> Layout:
+def layout(part: Part) -> Layout:
+    """How the records lie in a file. Raises DataError when it holds none that can be read."""
     try:
-        with content(path) as (file, unpacked):
+        with content(part) as (file, unpacked):
             head = probe = file.read(_PROBE).removeprefix(codecs.BOM_UTF8)
             while probe and not probe.strip(_SPACE):
                 probe = file.read(_PROBE)
     except OSError as problem:
-        _unreadable(path, problem)
+        unreadable(part.path, problem)
+    except zipfile.BadZipFile:
+        raise DataError(f"{part.name} is damaged; copy the zip archive again.") from None
     probe = probe.lstrip(_SPACE)
-    if not probe and unpacked and unpacked.fault:
-        msg = f"{path.name}: {unpacked.fault}."
-        raise DataError(msg)
-    if not probe:
-        msg = f"{path.name} is empty; give a JSON array or JSONL of LongMemEval rows, LoCoMo conversations or sessions."
-        raise DataError(msg)
-    if what := foreign(head[:_HEAD]):
-        msg = f"{path.name} {what}."
-        raise DataError(msg)
-    if probe.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in probe[:4]:
-        msg = f"{path.name} is UTF-16 or binary; save it as UTF-8 JSON or JSONL."
-        raise DataError(msg)
+    if what := _no_chats(head, probe, unpacked.fault if unpacked else ""):
+        raise DataError(f"{part.name}{what}.")
+    if style(probe):
+        return "text"
     if probe.startswith(b"["):
         return "array"
     lines = [line for line in probe.split(b"\n") if line.strip(_SPACE)]
     if not any(line.lstrip(_SPACE).startswith(b"{") for line in lines):
-        msg = f"{path.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); see the README for both."
+        msg = (
+            f"{part.name} is not JSON: it begins neither with '[' (an array) nor with '{{' (JSONL); and as a chat in text it would begin "
+            "with a speaker (`## User`, `**User:** ...` or `User: ...`); see the README for the forms."
+        )
         raise DataError(msg)
     inner = len(lines) > 1 and lines[1][:1] in b' \t"}' and not _is_json(lines[0])
     records = any(line.lstrip(_SPACE).startswith(b"{") and _is_json(line) for line in lines[1:-1])
     return "object" if inner and not records else "lines"
+
+
+def _no_chats(head: bytes, probe: bytes, fault: str) -> str:
+    """What is wrong with a file that begins with ``head``, or after white space with ``probe``, and what to do; else empty."""
+    if not probe:
+        return f": {fault}" if fault else " is empty; give chats in one of the forms that the README names under Data"
+    if what := foreign(head[:_HEAD]):
+        return f" {what}"
+    if probe.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in probe[:4]:
+        return " is UTF-16 or binary; save it as UTF-8"
+    return ""
 
 
 def file_digest(path: Path) -> str:
@@ -111,24 +148,34 @@ def file_digest(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as problem:
-        _unreadable(path, problem)
+        unreadable(path, problem)
 
 
-def content_digest(path: Path) -> str:
+def content_digest(part: Part) -> str:
     """Hex SHA-256 of what is in the file, unpacked where it is packed. Raises DataError when it cannot be read."""
-    if not is_packed(path):
-        return file_digest(path)
+    if not part.member and not is_packed(part):
+        return file_digest(part.path)
     digest = hashlib.sha256()
-    with content(path) as (file, _):
+    with content(part) as (file, _):
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
 
 
+def size_and_digest(part: Part) -> tuple[int, str]:
+    """Bytes and SHA-256 of the file as it lies there; of a member of an archive, unpacked."""
+    if not part.member:
+        return part.path.stat().st_size, file_digest(part.path)
+    with zipfile.ZipFile(part.path) as archive:
+        return archive.getinfo(part.member).file_size, content_digest(part)
+
+
 def decoded(raw: Raw, place: Place) -> object:
-    """The JSON value of a record. Raises BadRecordError: bad UTF-8, broken JSON, NaN, or nested too deeply."""
+    """The JSON value of a record, or a chat in text as one. Raises BadRecordError: bad UTF-8, broken JSON, NaN, or nested too deeply."""
     if raw.fault:
         raise BadRecordError(raw.fault)
+    if raw.text:
+        return chat_record(raw.data)
     try:
         return json.loads(without_lone_surrogates(raw.data, place).decode(), parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as problem:
@@ -143,25 +190,30 @@ def decoded(raw: Raw, place: Place) -> object:
     raise BadRecordError(msg)
 
 
-def _opened(path: Path, layout: Layout) -> Iterator[Raw]:
+def _opened(part: Part, how: Layout) -> Iterator[Raw]:
     try:
-        with content(path) as (file, unpacked):
+        with content(part) as (file, unpacked):
             if file.peek(3).startswith(codecs.BOM_UTF8):
                 file.read(3)
             last = Raw(0, b"")
-            for raw in {"array": _elements, "lines": _lines, "object": _object}[layout](file):
+            for raw in {"array": _elements, "lines": _lines, "object": _object, "text": _chats}[how](file):
                 if last.record:
                     yield last
                 last = raw
             if unpacked and unpacked.fault:
-                torn = bool(last.fault) or not _is_json(last.data)
+                torn = bool(last.fault) or last.text or not _is_json(last.data)
                 if not torn:
                     yield last
                 last = Raw(last.record if last.record and torn else last.record + 1, b"", unpacked.fault)
             if last.record:
                 yield last
     except OSError as problem:
-        _unreadable(path, problem)
+        unreadable(part.path, problem)
+
+
+def _chats(file: io.BufferedReader[Any]) -> Iterator[Raw]:
+    for record, data in enumerate(cut(file, MOST), start=1):
+        yield _too_long(record) if data is None else Raw(record, data, text=True)
 
 
 def _lines(file: io.BufferedReader[Any]) -> Iterator[Raw]:
@@ -281,7 +333,8 @@ def _no_constant(name: str) -> NoReturn:
     raise BadRecordError(msg)
 
 
-def _unreadable(path: Path, problem: OSError) -> NoReturn:
+def unreadable(path: Path, problem: OSError) -> NoReturn:
+    """Say why a file cannot be read. Raises DataError."""
     what = "is a folder; name the files in it" if path.is_dir() else f"cannot be read: {problem.strerror}; check the path"
     msg = f"{path.name or path} {what}."
     raise DataError(msg) from problem

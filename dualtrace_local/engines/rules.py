@@ -147,7 +147,7 @@ def _read(request: Request, data: str) -> dict[str, Any]:
     best = max(items, key=lambda i: (len(asked & stems(told[i["id"]])), i["said"]))
     sentences = re.split(r"(?<=\.)\s+|\n+", told[best["id"]])
     answer = max(sentences, key=lambda s: len(asked & stems(s))).lstrip(" ,.;:!?()-") or "nothing"
-    answer = re.sub(r'["\\\n]', "'", answer.replace("The user's", "your").replace("The user", "you"))[:219].rstrip(".") + "."
+    answer = re.sub(r'["\\\n]', "'", answer.replace("The user's", "your").replace("The user", "you"))[:200].rstrip(".") + "."
     return {"notes": "The line that shares the most words with the question.", "used": [best["id"]], "answer": answer}
 
 

@@ -22,6 +22,7 @@ from .evidence import (
     without_repetitions,
 )
 from .ground import KNOWN_SHARE, Ground, Refused, Said, unmistakable
+from .orders import orders_a_model
 from .words import LONGEST_QUOTE, NUMBER_WORDS, STOP_WORDS, VAGUE, figures_and_names, measures, names, numbers, sentences, stems
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "measures",
     "names",
     "numbers",
+    "orders_a_model",
     "score",
     "sentences",
     "session_evidence",

@@ -127,9 +127,12 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"[\w.]+\(|\$\{?[A-Za-z_]+\}?;?$|\$_|[<{%\[(]|\*{3}|\.{3}|x{3,}$|https?:|\.?/|->|(?:your|my|the)[-_ ]|\w+\.\w+\.?\w*;?$",
+    r"[\w.]+\(|(?-i:[a-z_.]+)\[(?:\d+(?:\]|$)|[\"'])|\$[({]|\$env:|f[\"']|\+ |(?:ConvertTo|ConvertFrom|Get|Read|New)-\w"
+    r"|\$\{?[A-Za-z_]+\}?;?$|\$_|[<{%\[(]|\*{3}|\.{3}|x{3,}$|https?:|\.?/|->|(?:your|my|the)[-_ ]|\w+\.\w+\.?\w*;?$",
     re.IGNORECASE,
 )
+_STRING_END = re.compile(r"[\"'][);,].*", re.DOTALL)
+"""Where a string of a program ends inside of a word: ``wrong');exit``."""
 _CLAUSE_END = re.compile(
     r"[\"'”’`*_)\]]{0,3}(?:\s*$|[.!?,;:)|]|\s{1,2}(?:[-–—(]|(?:and|but|so|for|on|in|please|if|by|btw|because|which|und|y|et)\b))",
     re.IGNORECASE,
@@ -151,6 +154,7 @@ def password(value: _Value) -> int:
         return len(value.text) if good and not plain and not _CODE.match(value.text) else 0
     token = value.text.split(maxsplit=1)[0] if value.text.strip() and not value.text[0].isspace() else ""
     core = token.rstrip(".,;:?)]}\"'”’`*_|»")
+    core = _STRING_END.sub("", core)
     if len(core) < _SHORTEST or _CODE.match(core) or _COUNTED.match(value.text) or core.lower().rstrip("!") in _ORDINARY:
         return _phrase(value)
     if _strong(core):

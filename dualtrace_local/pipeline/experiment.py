@@ -16,7 +16,7 @@ from dualtrace_local.domains import prompts
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError, RunError
 from dualtrace_local.judge import judge, shaped_by
-from dualtrace_local.masking import mask
+from dualtrace_local.masking import mask, mask_value
 from dualtrace_local.records import Answer, Done, Entry, Question, Rejected, Scope, Session, digest_of, plain
 from dualtrace_local.report import Failed, Header, ModelUse, Report, RunData, Share, TeachTotals, build, write
 from dualtrace_local.report.records import APART, OVERALL
@@ -148,7 +148,8 @@ def _teach(plan: Plan, folder: RunFolder, parts: Parts, digest: str) -> TeachTot
         if entry.question is not None and entry.gold is not None:
             keys = tuple(s.key for s in masked)
             questions[entry.question.id] = replace(entry.question, text=mask(entry.question.text), haystack=keys)
-            golds[entry.question.id] = KeyedGold(entry.gold, tuple(dict.fromkeys(keys[i] for i in entry.gold.evidence)))
+            gold = replace(entry.gold, answer=mask_value(entry.gold.answer))
+            golds[entry.question.id] = KeyedGold(gold, tuple(dict.fromkeys(keys[i] for i in entry.gold.evidence)))
             after = [bool(s.date and entry.question.date and s.date > entry.question.date) for s in masked]
             later[entry.question.id] = any(after)
             later_evidence[entry.question.id] = any(after[i] for i in entry.gold.evidence)
@@ -318,6 +319,7 @@ def _totals(folder: RunFolder, ledger: dict[str, dict[str, Any]]) -> TeachTotals
         tiers={t: n for t, n in sorted(tiers.items()) if n},
         usage=folder.usage("teach").get("", {}),
         seconds=folder.seconds().get("teach", 0.0),
+        left_out={},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Self
 
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
-from dualtrace_local.errors import ConfigError, EngineError
+from dualtrace_local.errors import ConfigError, DataError, EngineError
+from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
 from dualtrace_local.records import Memory as MemoryRecord
@@ -24,6 +24,7 @@ from .correct import Edit, Stamp, back, change, edited, whoami, with_status
 from .forget import Forgotten, Plan, Which, forget
 from .keys import embed_keys
 from .parts import Listener, Parts
+from .recalling import as_kept
 from .recalling import budget as room_for
 from .remember import Remembered, remember
 from .teach import Teaching, readable
@@ -60,7 +61,7 @@ class Memory:
     def teach(
         self, *sources: str | Path, settings: TeachSettings | None = None, limit: int | None = None, again: bool = False
     ) -> TeachTotals:
-        """Teach chat files: LongMemEval rows or plain sessions. Doing it again adds nothing; an interrupted one is resumed.
+        """Teach files, folders and archives of chats, whatever their form. Doing it again adds nothing; an interrupted one is resumed.
 
         What was forgotten does not come back, unless ``again``.
 
@@ -116,7 +117,7 @@ class Memory:
         if isinstance(result, Failure):
             raise EngineError(f"{self.parts.name(Role.READ)} gave no whole answer ({result.reason}); ask again or use another --read-model")
         answer: Answer = result.value
-        return replace(answer, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in answer.sources))
+        return as_kept(answer, names)
 
     def edit(self, memory_id: str, edit: Edit, *, by: str = "", at: datetime | None = None) -> Change:
         """Say something else instead. ``memory_id`` may be its beginning; ``by`` is the account's name by default, ``at`` now.
@@ -181,7 +182,11 @@ class Memory:
 
     @staticmethod
     def _question(text: str, as_of: datetime | None) -> Question:
-        return Question(digest_of("question", text, as_of), text, as_of)
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            raise DataError(f"the question is not valid Unicode at character {problem.start + 1}; write it again") from problem
+        return Question(digest_of("question", text, as_of), mask(text), as_of)
 
 
 def _usable(name: str, condition: Condition) -> Condition:

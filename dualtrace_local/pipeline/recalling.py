@@ -11,6 +11,7 @@ from typing import Any, Literal
 from dualtrace_local.config import Condition, Role
 from dualtrace_local.domains import prompts
 from dualtrace_local.engines.driver import Job
+from dualtrace_local.masking import mask
 from dualtrace_local.recall import MORE_PROMPTS, Reader, recall
 from dualtrace_local.records import Answer, Done, Question, Scope
 from dualtrace_local.search import View, search
@@ -90,12 +91,13 @@ def answer(name: str, condition: Condition, protocol: Protocol, hide_later: bool
             yield Job(question.id, partial(recall, question, delivered, reader))
 
     def keep(batch: Sequence[Done]) -> None:
-        folder.add_answers(name, (_with_names(done.value, names) for done in batch))
+        folder.add_answers(name, (as_kept(done.value, names) for done in batch))
 
     work_through("recall", name, Role.READ, (len(pending), len(questions)), jobs, keep, folder, parts)
     folder.export_hypotheses(name)
 
 
-def _with_names(given: Answer, names: dict[str, str]) -> Answer:
-    """Sources as people know them: the session's own id instead of its key."""
-    return replace(given, sources=tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in given.sources))
+def as_kept(given: Answer, names: dict[str, str]) -> Answer:
+    """An answer as it is stored and shown: no credential, whatever the model wrote, and sources by the session's own id for its key."""
+    sources = tuple(replace(s, session_id=names.get(s.session_id, s.session_id)) for s in given.sources)
+    return replace(given, text=mask(given.text), notes=mask(given.notes), scene=mask(given.scene), sources=sources)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dualtrace_local.config import BATCH, Role
 from dualtrace_local.engines.driver import Job
+from dualtrace_local.masking import mask
 from dualtrace_local.records import Done, Failure, Usage
 
 from .folder import Meter, RunFolder, tally
@@ -46,7 +47,7 @@ def work_through(
         for result in parts.engine(role).run(jobs(), window=parts.spec(role).window):
             tally(usage, result.usage)
             if isinstance(result, Failure):
-                failure = {"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": result.raw}
+                failure = {"stage": stage, "condition": condition, "key": result.key, "reason": result.reason, "raw": mask(result.raw)}
                 folder.lines("failures.jsonl").append([failure])
                 listener.say(f"{stage} {condition}:{result.key}: {result.reason}; tried again by the next start")
             else:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from dualtrace_local.config import BATCH, Role, TeachSettings
-from dualtrace_local.corpus import read
+from dualtrace_local.corpus import found, read
 from dualtrace_local.domains import prompts
 from dualtrace_local.domains.personal import Personal
 from dualtrace_local.encode import encode
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import DataError
 from dualtrace_local.joint import Joint, encode_jointly
-from dualtrace_local.masking import mask_session
+from dualtrace_local.masking import mask, mask_session
 from dualtrace_local.records import Encoded, Entry, Evidence, Failure, Rejected, Scope, Session, Tier, Usage, digest_of
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.store import Outcome, Store
@@ -43,12 +43,14 @@ Committed = Callable[[dict[str, Usage]], None]
 class Sources:
     """What to teach: files that can be read, and a line for each file that cannot be.
 
-    ``sessions`` is for the progress bar: sessions that differ, and records that cannot be read.
+    ``sessions`` is for the progress bar: sessions that differ, and records that cannot be read. ``others`` counts files of folders and
+    archives that hold no chats.
     """
 
     paths: tuple[Path, ...]
     sessions: int
     unreadable: tuple[str, ...] = ()
+    others: int = 0
     limit: int | None = None
     questions: frozenset[str] | None = None
 
@@ -65,10 +67,11 @@ def readable(paths: Sequence[Path], limit: int | None = None, questions: frozens
     asked = Sources((), 0, limit=limit, questions=questions)
     good: list[Path] = []
     bad: list[DataError] = []
-    rejected = 0
+    rejected = others = 0
     keys: set[str] = set()
     for path in paths:
         try:
+            others += found(path).others
             for entry in asked.entries(path):
                 if isinstance(entry, Rejected):
                     rejected += 1
@@ -80,7 +83,8 @@ def readable(paths: Sequence[Path], limit: int | None = None, questions: frozens
             good.append(path)
     if bad and not good:
         raise bad[0]
-    return replace(asked, paths=tuple(good), sessions=len(keys) + rejected, unreadable=tuple(str(problem) for problem in bad))
+    lines = tuple(str(problem) for problem in bad)
+    return replace(asked, paths=tuple(good), sessions=len(keys) + rejected, unreadable=lines, others=others)
 
 
 def fingerprint_parts(parts: Parts, settings: TeachSettings, *, jointly: bool = False) -> dict[str, Any]:
@@ -107,6 +111,7 @@ class _Counts:
 
     sessions: Counter[str] = field(default_factory=Counter)
     tiers: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     memories: int = 0
     with_scene: int = 0
     usage: dict[str, Usage] = field(default_factory=dict)
@@ -122,6 +127,7 @@ class _Counts:
             tiers=dict(self.tiers),
             usage=self.usage,
             seconds=seconds,
+            left_out=dict(sorted((+self.left_out).items())),
         )
 
 
@@ -172,6 +178,7 @@ class Teaching:
         for line in sources.unreadable:
             self._count("read", "failed")
             self.listener.say(line)
+        self._counts.left_out["files without chats"] += sources.others
         try:
             fresh = self._fresh(sources)
             if (first := next(fresh, None)) is not None:
@@ -199,11 +206,12 @@ class Teaching:
             for entry in sources.entries(source, self.scope):
                 if isinstance(entry, Rejected):
                     self._count("read", "failed")
-                    self.listener.say(str(entry))
+                    self.listener.say(mask(str(entry)))
                     self.listener.advance()
                     continue
+                self._counts.left_out.update(entry.left_out)
                 for note in entry.notes:
-                    self.listener.say(note)
+                    self.listener.say(mask(note))
                 # The questions about one conversation have the same tuple: it is masked, counted and taught once.
                 again, shared = entry.sessions is shared, entry.sessions
                 masked = masked if again else tuple(mask_session(session) for session in entry.sessions)
@@ -271,7 +279,7 @@ class Teaching:
                     "source": session.source,
                     "record": session.record,
                     "reason": failure.reason,
-                    "raw": failure.raw,
+                    "raw": mask(failure.raw),
                 }
             ]
         )

@@ -129,7 +129,8 @@ class Gold:
 class Entry:
     """One record of a source: its sessions in file order and, in a benchmark, a question with its gold.
 
-    ``notes`` are things that were repaired in reading (a lone surrogate), one line each, shown on stderr.
+    ``notes`` are things that were repaired in reading (a lone surrogate), one line each, shown on stderr. ``left_out`` holds one reason for
+    each message of an export that is not taught.
     """
 
     source: str
@@ -138,6 +139,7 @@ class Entry:
     question: Question | None = None
     gold: Gold | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

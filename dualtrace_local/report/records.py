@@ -74,7 +74,8 @@ class Header:
 class TeachTotals:
     """The store's ledger in counts of sessions, and what writing took. ``usage`` is by kind of request.
 
-    ``tiers`` counts sessions by the gate's decision. Counts of the whole run, not of the last start alone.
+    ``tiers`` counts sessions by the gate's decision. Counts of the whole run, not of the last start alone. ``left_out`` counts by
+    reason what of an export is no session: messages and files.
     """
 
     read: int = 0
@@ -89,6 +90,7 @@ class TeachTotals:
     tiers: dict[str, int] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     seconds: float = 0.0
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @property
     def spent(self) -> Usage:
