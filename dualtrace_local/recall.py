@@ -45,6 +45,7 @@ SPARE = 64
 """Tokens that a chat template may add to a prompt."""
 
 MORE_PROMPTS = {"recalled": ("scene_system", "scene", "read_recalled"), "quote": ("read_quote",)}
+MERGED_PROMPTS = ("read_merged",)
 """Prompts that reading needs beside ``Reader.PROMPTS``, by what stands for the scene in a condition."""
 
 _Note = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{9,240}\.$')]
@@ -101,8 +102,9 @@ def _shown(item: Item, question: Question) -> dict[str, Any]:
     if item.date and question.date:
         said += f", {describe_distance(item.date, question.date).split(',')[0]}"
     dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for c in item.components for e in c.events if e.day}
-    if item.turns:
-        return {"id": item.handle, "said": said, **{turn.role: turn.text for turn in item.turns}}
+    words = {turn.role: turn.text for turn in item.turns}
+    if item.turns and not item.fact:
+        return {"id": item.handle, "said": said, **words}
     shown: dict[str, Any] = {"id": item.handle, "said": said, "about": item.anchor.replace("-", " "), "fact": item.fact}
     if dates:
         shown["dates"] = dates
@@ -112,10 +114,12 @@ def _shown(item: Item, question: Question) -> dict[str, Any]:
         shown["scene"] = item.scene
     if item.quote:
         shown["words"] = item.quote
-    return shown
+    return shown | words
 
 
 def _prompt_for(delivered: Delivered) -> str:
+    if any(item.round_id for item in delivered.items):
+        return "read_merged"
     if delivered.state is State.A:
         return "read_scene"
     verbatim, quoted = (any(field) for field in zip(*((i.turns, i.quote) for i in delivered.items), strict=True))
@@ -130,7 +134,7 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
         "question": question.text,
         "condition": delivered.condition,
         "asked_on": asked_on,
-        "delivered": tuple(i.memory_id for i in delivered.items),
+        "delivered": tuple(dict.fromkeys(name for i in delivered.items for name in (i.memory_id, i.round_id) if name)),
         "delivered_sessions": tuple(dict.fromkeys(i.session_key for i in delivered.items)),
         "ranked": _ranked(delivered.items),
         "left_out": delivered.left_out,
@@ -209,7 +213,7 @@ def _text(item: Item, question: Question) -> str:
 
 def _content(item: Item) -> str:
     """The fact, or what both sides of a round said."""
-    return "\n".join(turn.text for turn in item.turns) or item.fact
+    return "\n".join((*([item.fact] if item.fact else []), *(turn.text for turn in item.turns)))
 
 
 def _days(question: Question, items: Sequence[Item]) -> tuple[date, ...]:
@@ -225,7 +229,7 @@ def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
     Sums of two, three or all of them, differences of two, clock times so many minutes apart, counts of facts, and the distances of
     days in days, weeks, months and years.
     """
-    facts = [text for i in items for text in ([c.text for c in i.components] or [i.fact]) if not i.turns]
+    facts = [text for i in items if i.fact for text in ([c.text for c in i.components] or [i.fact])]
     facts += [turn.text for i in items for turn in i.turns if turn.role == "user"]
     listed = sorted(n for text in facts for n in numbers(text))
     values = [float(n) for n in listed if n.replace(".", "", 1).isdigit()][:40]

@@ -29,7 +29,8 @@ class Item:
     """One thing shown to the reader. ``handle`` is its short name in the prompt (``m1``); ``score`` is the fused rank score.
 
     ``similarity`` is the cosine with the question, -1 to 1, and 1 where nothing was ranked. ``turns`` make it a verbatim round, shortened:
-    no anchor, fact or scene then. ``quote`` is what a control shows in the scene's place: words of the user's.
+    no anchor, fact or scene then, but for a memory that comes together with the round it rests on, ``round_id``. ``quote`` is what a
+    control shows in the scene's place: words of the user's.
     """
 
     handle: str
@@ -45,6 +46,7 @@ class Item:
     confidence: str = "HIGH"
     similarity: float = 0.0
     score: float = 0.0
+    round_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dualtrace_local.store import IN_MEMORY, terms
 
-from .views import View
+from .views import View, kinds_of
 
 RRF_K = 60
 """Reciprocal rank fusion adds 1 / (60 + rank) over the rankings (Cormack, Clarke and Buettcher 2009)."""
@@ -82,7 +82,7 @@ def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) ->
 
 
 def _by_lancedb(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
-    key = view.condition.key
+    (key,) = kinds_of(view.condition)
     first = view.store.nearest(view.selection, key, vector, POOL)
     second = view.store.matching(view.selection, key, words, vector, POOL)
     second.sort(key=lambda hit: (-round(hit.score, SAME), -hit.similarity))
