@@ -28,13 +28,14 @@ from dualtrace_local.domains.personal import rounds
 from dualtrace_local.masking import mask_session
 from dualtrace_local.pipeline.parts import Parts, versions
 from dualtrace_local.records import Encoded, Entry, Evidence, Gold, Question, Scope, Session, Tier
-from dualtrace_local.search import Place, Places, View, places_of, rank
+from dualtrace_local.search import Place, Places, View, lift, places_of, rank
 from dualtrace_local.stats import wilson
 from dualtrace_local.store import Kind, Outcome, Store, terms
 
 RESULT = Path(__file__).parent / "results" / "retrieval.json"
 FIRST = (5, 10, 20)
 REFERENCE = "fusion + neighbours"
+EVERYTHING = "everything, times and tastes lifted"
 
 Way = Callable[[Question, int], list[str]]
 """From a question and a number of hits to the ids of the rounds shown, best first."""
@@ -102,6 +103,7 @@ class Ways:
             merged = places_of(views["facts"].rounds, views["facts"].memories.values(), views["facts"].said)
             self.places["+ facts"] = _places(store, views["facts"], merged, ("round", "fact"))
             self.places["+ scenes"] = _places(store, views["scenes"], merged, ("round", "fact+scene"))
+        self.places[EVERYTHING] = self.places["+ scenes" if self.taught else "+ beside"]
 
     def vectors(self, question: Question, first: int) -> list[str]:
         """The closest rounds."""
@@ -129,7 +131,8 @@ class Ways:
 
     def merged(self, name: str, question: Question, room: int) -> list[str]:
         """Rounds in the order of their places as long as they fit."""
-        found = self.places[name].ranked(question.text, self._about(question), -1.0)
+        lifted = lift(self.places[name], question, self.parts.embedder) if name == EVERYTHING else None
+        found = self.places[name].ranked(question.text, self._about(question), -1.0, lifted)
         shown: list[str] = []
         for at in found.order:
             source = self.places[name].places[at].round

@@ -7,6 +7,7 @@ fact nor scene, are state B.
 
 from .deliver import search
 from .items import AROUND
+from .merged import lift
 from .places import BESIDE, Place, Places, places_of
 from .ranking import Ranked, Ranking, rank
 from .views import View, key_of, kinds_of, quote_for, shown_scene, tier_of
@@ -21,6 +22,7 @@ __all__ = [
     "View",
     "key_of",
     "kinds_of",
+    "lift",
     "places_of",
     "quote_for",
     "rank",

@@ -48,6 +48,11 @@ class Place:
         """All that has a key here."""
         return (*([self.round] if self.round else []), *self.memories)
 
+    @property
+    def said(self) -> str:
+        """The user's words, and the facts that rest on them."""
+        return "\n".join((*([self.round.user] if self.round else []), *(m.fact for m in self.memories)))
+
     @cached_property
     def days(self) -> tuple[date, ...]:
         """The day on which it was said, then those of the events told of; empty when nothing is dated."""
