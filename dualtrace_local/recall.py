@@ -176,7 +176,7 @@ def _with_count(answer: str, counted: str, question: Question, used: Sequence[It
     if not counted or counted in told or told & known:
         return answer
     if not told:
-        return f"{counted}: {answer}"
+        return f"{counted}. {answer}"
     places = [m for m in re.finditer(r"[\w.,-]*\w", answer) if numbers(m.group()) & told]
     return answer[: places[0].start()] + counted + answer[places[0].end() :] if len(places) == 1 else answer
 

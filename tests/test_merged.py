@@ -1,44 +1,20 @@
 """Condition c8: memories and verbatim rounds as one ranking, read together."""
 
 import json
-from datetime import datetime, timedelta
 
 import kit
 import numpy as np
 import pytest
+from kit_talks import ME, talk, words
 
 from dualtrace_local.config import Role, read_conditions, read_models
 from dualtrace_local.pipeline.parts import Parts
 from dualtrace_local.pipeline.recalling import budget, view_parts
-from dualtrace_local.records import Component, Encoded, Evidence, Memory, Question, Round, Scope, Session, State, Tier, Turn
+from dualtrace_local.records import Question, Round, State
 from dualtrace_local.search import BESIDE, Places, View, places_of, search
-from dualtrace_local.store import Keys, Outcome, Store
+from dualtrace_local.store import Keys, Store
 
-ME = Scope()
 C8 = read_conditions().get("c8")
-START = datetime(2024, 3, 1, 9)
-STRONG = Evidence(2, 2, 2)
-
-
-def words(text):
-    return len(text.split())
-
-
-def talk(day, *said, facts=()):
-    """One session: what user and assistant said in turn, and the memories that rest on the user's words, given as (quote, fact)."""
-    turns = tuple(Turn(("user", "assistant")[n % 2], text) for n, text in enumerate(said))
-    session = Session(turns, START + timedelta(days=day), ME)
-    memories = tuple(
-        Memory(
-            session.key, n, ME, session.date, f"thing-{n}", "discrete", "other", Tier.FULL, STRONG,
-            (Component(fact, quote, 2 * n),), scene="Picture: The user stands at a window. (Mnemonic depiction only. Not evidence.)",
-        )
-        for n, (quote, fact) in enumerate(facts)
-    )  # fmt: skip
-    rounds = tuple(
-        Round(session.key, n, ME, session.date, said[2 * n], "".join(said[2 * n + 1 : 2 * n + 2])) for n in range((len(said) + 1) // 2)
-    )
-    return Outcome(Encoded(session, Tier.FULL if memories else Tier.DROP, STRONG, memories, rounds), "taught", "f")
 
 
 TALKS = [

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from dualtrace_local.records import Component, Memory, Scope
 
 from .common import emit, json_option, no_model, scope_option, store_option
