@@ -118,8 +118,10 @@ def retrieval_table() -> str:
     result = kept("retrieval")
     lines = ["| file, hits | way | any evidence | all evidence | tokens | ms |", "|---|---|---|---|---|---|"]
     for name, data in result["data"].items():
-        for row in sorted(data["rows"], key=lambda r: r["first"]):
-            lines.append(f"| {name}, {row['first']} | {row['way']} | {of(row['any'])} | {of(row['all'])} | {row['tokens']} | {row['milliseconds']} |")
+        lines += [
+            f"| {name}, {r['first']} | {r['way']} | {of(r['any'])} | {of(r['all'])} | {r['tokens']} | {r['milliseconds']} |"
+            for r in sorted(data["rows"], key=lambda r: r["first"])
+        ]
     return f"Found, `development` rows, {result['embedder']}, tokens of {result['tokens_of']}:\n\n" + "\n".join(lines)
 
 
@@ -129,7 +131,10 @@ def answers_table() -> str:
         return ""
     result = kept("answers")
     label = "`development` rows, " if result["development"] else ""
-    lines = ["| file | condition | kind | right | tokens | not kept | not found | misread | made up |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| file | condition | kind | right | tokens | not kept | not found | misread | made up |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for name, data in result["data"].items():
         for r in data["rows"]:
             lost = " | ".join(str(r[why]) for why in ("not kept", "not found", "misread", "made up"))
@@ -142,7 +147,8 @@ def dates_line() -> str:
     if not there("dates"):
         return ""
     parts = kept("dates")["parts"]
-    return f"Spoken dates, times in questions and distances right: {of(parts['shown'])} of those that rules were made on, {of(parts['held'])} held back."
+    shown, held = (of(parts[name]) for name in ("shown", "held"))
+    return f"Spoken dates, times in questions and distances right: {shown} of those that rules were made on, {held} held back."
 
 
 def speed_line() -> str:
@@ -150,7 +156,8 @@ def speed_line() -> str:
     if not there("speed"):
         return ""
     r = kept("speed")
-    return f"Search over {r['memories']:,} memories: {r['search_ms']} ms, {r['times_the_scan']} times a numpy scan of the same vectors ({r['scan_ms']} ms)."
+    beside = f"{r['times_the_scan']} times a numpy scan of the same vectors ({r['scan_ms']} ms)"
+    return f"Search over {r['memories']:,} memories: {r['search_ms']} ms, {beside}."
 
 
 def main() -> None:

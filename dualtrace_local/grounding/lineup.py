@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import combinations
 from typing import Literal, Protocol
 
@@ -95,7 +96,7 @@ def _pair(first: int, earlier: Told, last: int, later: Told) -> Pair | None:
 def _kind(was: Component, told: Component, earlier: Told, later: Told) -> Literal["changed", "conflict"] | None:
     if not (_STATE.search(was.text) and _STATE.search(told.text)):
         return None
-    one, other = _subject(was), _subject(told)
+    one, other = _subject(was.text), _subject(told.text)
     least = min(len(one), len(other))
     alike = bool(least) and len(one & other) / least >= SHARED
     stated = bool(_CHANGE.search(told.text) or _CHANGE.search(told.quote))
@@ -119,7 +120,8 @@ def _differ(of: Callable[[str], frozenset[str]], was: Component, told: Component
     return of(was.text) != of(told.text) and bool(of(was.text) and of(told.text))
 
 
-def _subject(component: Component) -> frozenset[str]:
+@lru_cache(maxsize=8192)
+def _subject(text: str) -> frozenset[str]:
     """The words that say what a statement is about: without its numbers, names and words of change."""
-    named = {stem for name in names(component.text) for stem in stems(name)}
-    return frozenset(s for s in stems(component.text) if not s[0].isdigit()) - named - _WORDS_OF_CHANGE
+    named = {stem for name in names(text) for stem in stems(name)}
+    return frozenset(s for s in stems(text) if not s[0].isdigit()) - named - _WORDS_OF_CHANGE

@@ -349,13 +349,17 @@ class Store:
 
     def nearest(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[Hit]:
         """Highest cosine first, by LanceDB, exact."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_vector(selection, kind, vector, limit) if session in whole]
+        return self._committed(self._searched().by_vector(selection, kind, vector, limit))
 
     def matching(self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int) -> list[Hit]:
         """Highest BM25 score first, by LanceDB, with the word statistics of the whole table."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_words(selection, kind, words, vector, limit) if session in whole]
+        return self._committed(self._searched().by_words(selection, kind, words, vector, limit))
+
+    def _committed(self, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
+        """The hits in sessions that are in the ledger; only these sessions are looked up, since a ledger may be long."""
+        keys = self._folder.read("sessions", ["key"], is_any("key", {session for session, _ in found}))["key"].to_pylist()
+        whole = frozenset(keys)
+        return [hit for session, hit in found if session in whole]
 
     def _searched(self) -> Vectors:
         if self._vectors is None:
