@@ -98,7 +98,7 @@ class Reader:
         return Request("recall-scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 160, seed=self.seed)
 
     def context(self, question: Question, items: Sequence[Item]) -> str:
-        """The delivered items as JSON, one a line, in date order, each with its distance to the question worked out."""
+        """The delivered items as JSON, one a line, in their order, each with its distance to the question worked out."""
         return "\n".join(json.dumps(_shown(item, question), ensure_ascii=False) for item in items)
 
 
@@ -211,10 +211,11 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
     worked = _worked_facts(question, delivered)
     tokens = reader.count(seen) + reader.count(scene) + (reader.count(worked) if worked else 0)
     common |= {"notes": reading.notes, "seen": seen, "scene": scene, "worked": worked, "context_tokens": tokens}
-    named = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
+    marked = tuple(i for i in delivered.items if i.handle in reading.used)
+    named = marked or _behind(reading.answer, question, delivered.items)
     used = tuple(i for i in named if i.similarity >= CLOSE or stems(question.text) & stems(_text(i, question)))
-    counted = _counted(question, named) if delivered.merged else ""
-    text = _with_count(reading.answer, counted, question, named)
+    counted = _counted(question, marked) if delivered.merged else ""
+    text = _with_count(reading.answer, counted, question, marked)
     if not used or not supported(text, question, delivered.items, f"{worked}\n{counted}"):
         unsupported = "no delivered item supports the answer"
         return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)

@@ -14,7 +14,7 @@ from itertools import combinations
 from dualtrace_local.dates.windows import distance
 
 from .asking import AGE, DISTANCE, ORDER
-from .words import numbers, stems
+from .words import STOP_WORDS, numbers, stems
 
 EVENTS = 4
 """Events between which distances are told: those that share the most words with the question."""
@@ -114,6 +114,8 @@ def _amounts(text: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for match in _AMOUNT.finditer(text):
         unit = _SIGNS.get(match["sign"] or match["unit"] or "", (match["unit"] or "").lower().removesuffix("s"))
+        if unit in STOP_WORDS:
+            continue
         value = float((match["first"] or match["second"]).replace(",", ""))
         if value not in (known := found.setdefault(unit, [])):
             known.append(value)
