@@ -18,7 +18,7 @@ import argparse
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def rows(folder: RunFolder, conditions: Mapping[str, Condition]) -> Iterable[dic
             }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("datasets", nargs="+", type=Path)
     options.add_argument("--conditions", default="c6,c8,history")
@@ -83,7 +83,7 @@ def main() -> None:
     options.add_argument("--limit", type=int)
     options.add_argument("--development", action="store_true")
     options.add_argument("--out", type=Path, default=RESULT)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     known = read_conditions()
     conditions = {name: known.get(name) for name in chosen.conditions.split(",")}
     model = chosen.model

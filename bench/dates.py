@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -55,11 +55,11 @@ def found(case: Case) -> str:
     return ", ".join(first if first == last else f"{first}..{last}" for first, last in ranges) or "-"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("--part", choices=("shown", "held"))
     options.add_argument("--out", type=Path, default=RESULT)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     parts: dict[str, Any] = {}
     for part in (chosen.part,) if chosen.part else ("shown", "held"):
         mine = [(case, found(case)) for case in cases() if case.part == part]

@@ -215,12 +215,12 @@ def rounds_alone(folder: Path, found: Sequence[Haystack], parts: Parts) -> None:
         store.commit(list(outcomes.values()))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("datasets", nargs="+", type=Path)
     options.add_argument("--store", type=Path, help="a store in which the same sessions are taught")
     options.add_argument("--out", type=Path, default=RESULT)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     result: dict[str, Any] = {"versions": versions(), "first": FIRST, "data": {}}
     with Parts(read_models()) as parts, tempfile.TemporaryDirectory() as place:
         result |= {"embedder": parts.name(Role.EMBED), "tokens_of": parts.name(Role.READ)}

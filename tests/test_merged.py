@@ -8,11 +8,14 @@ import pytest
 from kit_talks import ME, talk, words
 
 from dualtrace_local.config import Role, read_conditions, read_models
+from dualtrace_local.corpus import read
+from dualtrace_local.domains.personal import rounds
 from dualtrace_local.pipeline.parts import Parts
 from dualtrace_local.pipeline.recalling import budget, view_parts
-from dualtrace_local.records import Question, Round, State
+from dualtrace_local.records import Encoded, Evidence, Question, Round, State, Tier
+from dualtrace_local.sample import sample_path
 from dualtrace_local.search import BESIDE, Places, View, places_of, search
-from dualtrace_local.store import Keys, Store
+from dualtrace_local.store import Keys, Outcome, Store
 
 C8 = read_conditions().get("c8")
 
@@ -84,10 +87,10 @@ def test_items_come_by_date_with_names_in_that_order(store, embedder):
 
 def test_a_place_gives_a_part_of_its_score_to_those_beside_it_in_its_session_alone():
     said = ["alpha", "beta", "gamma", "delta"]
-    rounds = [Round(f"{n // 2:032x}", n % 2, ME, None, text, "") for n, text in enumerate(said)]
+    turns = [Round(f"{n // 2:032x}", n % 2, ME, None, text, "") for n, text in enumerate(said)]
     matrix = np.eye(4, dtype=np.float32)
-    keys = Keys(tuple(r.id for r in rounds), tuple((text,) for text in said), matrix)
-    alone, beside = (Places(places_of(rounds, (), {}), [keys], part) for part in ((), BESIDE))
+    keys = Keys(tuple(r.id for r in turns), tuple((text,) for text in said), matrix)
+    alone, beside = (Places(places_of(turns, (), {}), [keys], part) for part in ((), BESIDE))
     plain, given = (p.ranked("beta", matrix[1], -1.0).scores for p in (alone, beside))
     assert given - plain == pytest.approx([BESIDE[0] * plain[1], 0, 0, 0])
 
@@ -131,3 +134,16 @@ def test_budget_and_prompt_of_merged_items_are_in_the_fingerprint_of_c8_alone():
         c6 = read_conditions().get("c6")
         assert view_parts(c6, one, "") == view_parts(c6, two, "")
         assert [budget(c, Question("q", "x", None), None, two) for c in (C8, c6)] == [999, two.spec(Role.READ).budgets.context]
+
+
+def test_of_every_question_of_the_sample_all_evidence_is_delivered(tmp_path, embedder):
+    """Sums and counts over sessions, an order, a distance, an update: whatever a reader makes of it, it was there to be read."""
+    entries = list(read(sample_path()))
+    sessions = {s.key: s for e in entries for s in e.sessions}
+    outcomes = [Outcome(Encoded(s, Tier.DROP, Evidence(), (), rounds(s)), "dropped", "f") for s in sessions.values()]
+    with Store.open(tmp_path / "s", embedder, create=True) as store:
+        store.commit(outcomes)
+        for entry in (e for e in entries if not e.gold.abstention):
+            view = View(store, ME, C8, frozenset(s.key for s in entry.sessions), name="c8")
+            delivered = {i.session_key for i in search(view, entry.question, embedder, 1400, words).items}
+            assert {entry.sessions[n].key for n in entry.gold.evidence} <= delivered, entry.question.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,9 @@ from .merged import merged
 from .ranking import Ranked, rank
 from .rounds import shortened, sides
 from .views import View
+
+AT_ONCE = 48
+"""Memories or rounds that are read from the store in one go."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +56,15 @@ def search(view: View, question: Question, embedder: Embedder, budget_tokens: in
         return merged(view, question, embedder, budget_tokens, count)
     about = embedder.encode([question.text])[0] if condition.ranked else np.zeros(embedder.dimension, np.float32)
     candidates = _candidates(view, question, about)
-    found = _sources(view, [key.owner_id for key in candidates.keys])
     taken: list[tuple[Memory | Round, Item]] = []
     seen: set[tuple[str, str]] = set()
     limit = math.inf if condition.room == "context" else condition.items + candidates.first
     left, left_out, full = budget_tokens, 0, False
-    for key in candidates.keys:
-        if (source := found.get(key.owner_id)) is None:  # a writer removed it since the view was ranked
-            continue
+    for key, source in _with_sources(view, candidates.keys):
+        if len(taken) == limit:
+            break
         copy_of = (source.text if isinstance(source, Round) else source.fact, f"{source.date:%Y-%m-%d}" if source.date else "")
-        if copy_of in seen or len(taken) == limit:
+        if copy_of in seen:
             continue
         item = None if full else _item(view, source, key, (left, budget_tokens), about, embedder, count)
         if item is None or (cost := cost_of(item, count)) > left:
@@ -99,6 +101,14 @@ def _by_anchor(view: View, about: NDArray[np.float32], ranked: Mapping[str, Rank
     order = [int(i) for i in np.argsort(-cosine, kind="stable")[: view.condition.anchors]]
     near = [(anchors[i], float(cosine[i])) for i in order if cosine[i] >= view.condition.anchor_threshold]
     return tuple(ranked.get(i) or Ranked(i, closeness, 0.0) for anchor, closeness in near for i in view.anchors[anchor])
+
+
+def _with_sources(view: View, keys: Sequence[Ranked]) -> Iterator[tuple[Ranked, Memory | Round]]:
+    """The keys with what they belong to, read as far as somebody asks; what a writer has removed since they were ranked is left out."""
+    for start in range(0, len(keys), AT_ONCE):
+        some = keys[start : start + AT_ONCE]
+        found = _sources(view, [key.owner_id for key in some])
+        yield from ((key, found[key.owner_id]) for key in some if key.owner_id in found)
 
 
 def _sources(view: View, ids: Sequence[str]) -> Mapping[str, Memory | Round]:

@@ -248,8 +248,8 @@ class Store:
 
     def by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Memory]:
         """The memories with these ids."""
-        whole = self.known()
         rows = self._folder.rows("memories", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
+        whole = self._in_ledger({r["session_key"] for r in rows})
         return {r["id"]: memory_record(r) for r in rows if r["session_key"] in whole}
 
     def memory(self, prefix: str, scope: Scope) -> Memory:
@@ -276,8 +276,8 @@ class Store:
 
     def rounds_by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Round]:
         """The rounds with these ids."""
-        whole = self.known()
         rows = self._folder.rows("rounds", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
+        whole = self._in_ledger({r["session_key"] for r in rows})
         return {r["id"]: round_record(r) for r in rows if r["session_key"] in whole}
 
     def haystack(self, question_id: str) -> tuple[str, ...]:
@@ -356,10 +356,13 @@ class Store:
         return self._committed(self._searched().by_words(selection, kind, words, vector, limit))
 
     def _committed(self, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
-        """The hits in sessions that are in the ledger; only these sessions are looked up, since a ledger may be long."""
-        keys = self._folder.read("sessions", ["key"], is_any("key", {session for session, _ in found}))["key"].to_pylist()
-        whole = frozenset(keys)
+        """The hits in sessions that exist for a reader."""
+        whole = self._in_ledger({session for session, _ in found})
         return [hit for session, hit in found if session in whole]
+
+    def _in_ledger(self, session_keys: Collection[str]) -> frozenset[str]:
+        """Those of these sessions that have a ledger row; only they are looked up, since a ledger may be long."""
+        return frozenset(self._folder.read("sessions", ["key"], is_any("key", session_keys))["key"].to_pylist())
 
     def _searched(self) -> Vectors:
         if self._vectors is None:
