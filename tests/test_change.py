@@ -97,3 +97,9 @@ def test_memory_conflicts_lists_both_with_date_and_status(tmp_path):
     assert (pair["kind"], pair["earlier"]["date"], pair["later"]["date"]) == ("changed", "2024-03-01", "2024-03-20")
     assert (pair["earlier"]["status"], "4:30" in pair["later"]["says"]) == ("observed", True)
     assert "1 changed, 0 in conflict" in kit.dualtrace("memory", "conflicts", "--store", tmp_path / "s", model=None).stdout
+
+
+def test_a_round_stays_with_the_memory_that_rests_on_it(store, embedder):
+    for text in ("Was my shift at 6:00?", "When does my shift at the bakery start?"):
+        for found in shown(store, text, embedder):
+            assert not (found.fact and found.turns) or found.fact.rstrip(".").split()[-1] in found.turns[0].text

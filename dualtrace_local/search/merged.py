@@ -16,7 +16,7 @@ from dualtrace_local.records import Delivered, Item, Memory, Question, Round
 
 from .items import AROUND, cost_of, in_order, memory_item
 from .places import Numbers, Place, Places
-from .ranking import Ranked
+from .ranking import POOL, Ranked
 from .rounds import shortened, size
 from .views import View
 
@@ -46,7 +46,9 @@ def merged(view: View, question: Question, embedder: Embedder, budget_tokens: in
     for earlier, later, _ in pairs:
         followers.setdefault(earlier.id, []).append(later)
     table = _Table(view, about, embedder, budget_tokens, count, followers)
-    for at in found.order:
+    for at in found.order[:POOL]:
+        if table.full:
+            break
         table.lay(view.places.places[at], float(found.closeness[at]), float(found.scores[at]))
     items, state = in_order(table.taken)
     items = _standing(items, pairs)
@@ -125,6 +127,11 @@ class _Table:
     spent: int = 0
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
+    @property
+    def full(self) -> bool:
+        """Whether nothing more can be taken."""
+        return len(self.taken) >= self.view.condition.items or self.budget - self.spent <= AROUND
+
     def lay(self, place: Place, closeness: float, score: float) -> None:
         """Take what fits of ``place``; what changes or contradicts a memory there comes with it."""
         key = Ranked("", closeness, score)
@@ -135,24 +142,25 @@ class _Table:
             if len(self.taken) + len(given) < self.view.condition.items and self._fits(cost_of(item, self.count), memory.fact, memory):
                 given.append((memory, item))
         if place.round:
-            self._beside(place.round, given, key)
+            own = next((n for n, (source, _) in enumerate(given) if source in place.memories), None)
+            self._beside(place.round, own, given, key)
         self.taken += given
 
-    def _beside(self, source: Round, given: list[tuple[Memory | Round, Item]], key: Ranked) -> None:
-        """The round's words, with the place's first memory where one was taken."""
-        if not given and len(self.taken) >= self.view.condition.items:
+    def _beside(self, source: Round, own: int | None, given: list[tuple[Memory | Round, Item]], key: Ranked) -> None:
+        """The round's words, with that of the given which rests on them, ``own``, or alone."""
+        if own is None and len(self.taken) + len(given) >= self.view.condition.items:
             return
-        around = 0 if given else AROUND
+        around = AROUND if own is None else 0
         most = min(self.budget - self.spent, self.budget // A_PLACE) - around
         turns = shortened(source, most, self.about, self.embedder, self.count)
         if not turns or not self._fits(around + sum(size(t.text, self.count) for t in turns), source.text, source):
             return
-        if given:
-            memory, item = given[0]
-            given[0] = (memory, replace(item, turns=turns, round_id=source.id))
-        else:
+        if own is None:
             bare = Item("", source.id, source.session_key, source.date, "", "", turns=turns, round_id=source.id)
             given.append((source, replace(bare, similarity=key.similarity, score=key.score)))
+        else:
+            memory, item = given[own]
+            given[own] = (memory, replace(item, turns=turns, round_id=source.id))
 
     def _fits(self, cost: int, text: str, source: Memory | Round) -> bool:
         """Whether there is room for what was not taken before; then it is taken."""
