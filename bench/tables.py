@@ -13,6 +13,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 START, END = "<!-- results -->", "<!-- end of results -->"
+RECALL, RECALL_END = "<!-- recall -->", "<!-- end of recall -->"
 
 
 def kept(name: str) -> dict[str, Any]:
@@ -99,6 +100,66 @@ def table() -> str:
     return f"{note}\n\n" + "\n".join(lines)
 
 
+def recall_table() -> str:
+    """What is found, by the bench of retrieval; what it is worth, by that of answers; dates; speed. What was not measured has no row."""
+    parts = [retrieval_table(), answers_table(), "\n".join(line for line in (dates_line(), speed_line()) if line)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def there(name: str) -> bool:
+    """Whether a result was kept."""
+    return (HERE / "results" / f"{name}.json").exists()
+
+
+def retrieval_table() -> str:
+    """Any and all evidence, tokens and milliseconds by way and number of hits."""
+    if not there("retrieval"):
+        return ""
+    result = kept("retrieval")
+    lines = ["| file, hits | way | any evidence | all evidence | tokens | ms |", "|---|---|---|---|---|---|"]
+    for name, data in result["data"].items():
+        lines += [
+            f"| {name}, {r['first']} | {r['way']} | {of(r['any'])} | {of(r['all'])} | {r['tokens']} | {r['milliseconds']} |"
+            for r in sorted(data["rows"], key=lambda r: r["first"])
+        ]
+    return f"Found, `development` rows, {result['embedder']}, tokens of {result['tokens_of']}:\n\n" + "\n".join(lines)
+
+
+def answers_table() -> str:
+    """Right answers by condition and kind, and where the wrong ones were lost."""
+    if not there("answers"):
+        return ""
+    result = kept("answers")
+    label = "`development` rows, " if result["development"] else ""
+    lines = [
+        "| file | condition | kind | right | tokens | not kept | not found | misread | made up |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, data in result["data"].items():
+        for r in data["rows"]:
+            lost = " | ".join(str(r[why]) for why in ("not kept", "not found", "misread", "made up"))
+            lines.append(f"| {name} | {r['condition']} | {r['kind']} | {r['right']} of {r['scored']} | {r['context_tokens']} | {lost} |")
+    return f"Answered, {label}read by {result['models']['read']}, judged by {result['models']['judge']}:\n\n" + "\n".join(lines)
+
+
+def dates_line() -> str:
+    """Spoken dates."""
+    if not there("dates"):
+        return ""
+    parts = kept("dates")["parts"]
+    shown, held = (of(parts[name]) for name in ("shown", "held"))
+    return f"Spoken dates, times in questions and distances right: {shown} of those that rules were made on, {held} held back."
+
+
+def speed_line() -> str:
+    """A search beside a scan."""
+    if not there("speed"):
+        return ""
+    r = kept("speed")
+    beside = f"{r['times_the_scan']} times a numpy scan of the same vectors ({r['scan_ms']} ms)"
+    return f"Search over {r['memories']:,} memories: {r['search_ms']} ms, {beside}."
+
+
 def main() -> None:
     """Copy a demo's numbers if asked to, then renew both files."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,6 +178,7 @@ def main() -> None:
     for path in (HERE / "README.md", HERE.parent / "README.md"):
         text = path.read_text(encoding="utf-8")
         made = re.sub(f"{START}.*{END}", lambda _: f"{START}\n{table()}\n{END}", text, flags=re.DOTALL)
+        made = re.sub(f"{RECALL}.*{RECALL_END}", lambda _: f"{RECALL}\n{recall_table()}\n{RECALL_END}", made, flags=re.DOTALL)
         path.write_text(made, encoding="utf-8")
 
 

@@ -15,19 +15,21 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
-from functools import cache
+from datetime import date, datetime
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from .dates import describe_distance
+from .dates import describe_distance, find_events
 from .domains import prompts
 from .domains.personal import FOOTER, Scene, was_cut
 from .engines.driver import OutputError, ask
 from .grounding import Ground, numbers, stems
-from .records import ABSTENTION, Answer, Delivered, Flow, Item, Question, Request, Source, State, Turn
+from .grounding.asking import ADVICE, COUNT, SUM
+from .grounding.worked import Line, different, total, worked_out
+from .records import ABSTENTION, Answer, Delivered, EventDate, Flow, Item, Question, Request, Source, State, Turn
 
 SUPPORT = 0.34
 """Share of an answer's own content words that the delivered items must hold. Same figure as grounding uses."""
@@ -45,6 +47,8 @@ SPARE = 64
 """Tokens that a chat template may add to a prompt."""
 
 MORE_PROMPTS = {"recalled": ("scene_system", "scene", "read_recalled"), "quote": ("read_quote",)}
+MERGED_PROMPTS = ("read_merged", "read_worked", "read_count")
+"""The same for items that carry rounds beside facts: read_worked where code worked something out, read_count for counts and sums."""
 """Prompts that reading needs beside ``Reader.PROMPTS``, by what stands for the scene in a condition."""
 
 _Note = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{9,240}\.$')]
@@ -71,8 +75,10 @@ class Reader:
     def request(self, question: Question, delivered: Delivered, scene: str = "") -> Request:
         """The one reading call. Everything that the reader may know is in it; gold never is. ``scene``: one that was made for it."""
         shown = prompts.fence(self.context(question, delivered.items), self.secret, question.text)
-        more = {"scene": prompts.fence(scene, self.secret, question.text)} if scene else {}
-        text = self._prompt("read_recalled" if scene else _prompt_for(delivered), question, items=shown, **more)
+        name = "read_recalled" if scene else _prompt_for(question, delivered)
+        beside = {"read_recalled": ("scene", scene), "read_worked": ("worked", _worked_facts(question, delivered))}.get(name)
+        more = {beside[0]: prompts.fence(beside[1], self.secret, question.text)} if beside else {}
+        text = self._prompt(name, question, items=shown, **more)
         handles = tuple(i.handle for i in delivered.items)
         return Request("read", prompts.template("read_system"), text, reading_type(handles), REPLY, seed=self.seed)
 
@@ -92,7 +98,7 @@ class Reader:
         return Request("recall-scene", prompts.template("scene_system"), prompts.fill("scene", facts=facts), Scene, 160, seed=self.seed)
 
     def context(self, question: Question, items: Sequence[Item]) -> str:
-        """The delivered items as JSON, one a line, in date order, each with its distance to the question worked out."""
+        """The delivered items as JSON, one a line, in their order, each with its distance to the question worked out."""
         return "\n".join(json.dumps(_shown(item, question), ensure_ascii=False) for item in items)
 
 
@@ -100,22 +106,84 @@ def _shown(item: Item, question: Question) -> dict[str, Any]:
     said = f"{item.date:%Y-%m-%d}" if item.date else "unknown"
     if item.date and question.date:
         said += f", {describe_distance(item.date, question.date).split(',')[0]}"
-    dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for c in item.components for e in c.events if e.day}
-    if item.turns:
-        return {"id": item.handle, "said": said, **{turn.role: turn.text for turn in item.turns}}
+    dates = {e.spoken: e.day + (f" to {e.end}" if e.end else "") for e in _events(item) if e.day}
+    words = {turn.role: turn.text for turn in item.turns}
+    if item.turns and not item.fact:
+        return {"id": item.handle, "said": said, **({"dates": dates} if dates else {}), **words}
     shown: dict[str, Any] = {"id": item.handle, "said": said, "about": item.anchor.replace("-", " "), "fact": item.fact}
     if dates:
         shown["dates"] = dates
+    if item.standing:
+        shown["holds"] = item.standing
     if item.confidence == "LOW":
         shown["sure"] = "no, the person was unsure"
     if item.scene:
         shown["scene"] = item.scene
     if item.quote:
         shown["words"] = item.quote
-    return shown
+    return shown | words
 
 
-def _prompt_for(delivered: Delivered) -> str:
+def _events(item: Item) -> tuple[EventDate, ...]:
+    """The dates that a fact tells; where a round comes with it, or alone in a merged view, also those in what the user said."""
+    told = [e for c in item.components for e in c.events]
+    heard = [e for turn in item.turns if item.round_id and turn.role == "user" for e in _spoken(turn.text, item.date)]
+    return (*heard, *told)
+
+
+@lru_cache(maxsize=1024)
+def _spoken(text: str, said_on: datetime | None) -> tuple[EventDate, ...]:
+    return find_events(text, said_on)
+
+
+def _lines(items: Sequence[Item]) -> tuple[Line, ...]:
+    """The items as code counts with them: the fact, or of a bare round what the user said."""
+    return tuple(
+        Line(
+            item.handle,
+            item.fact or "\n".join(turn.text for turn in item.turns if turn.role == "user"),
+            item.date.date() if item.date else None,
+            tuple((e.spoken, date.fromisoformat(e.day)) for e in _events(item) if e.day),
+        )
+        for item in items
+    )
+
+
+def _worked_facts(question: Question, delivered: Delivered) -> str:
+    """What follows from the items' dates and ages, one fact a line; empty where a condition or question asks for none of it."""
+    if not delivered.merged or _counts(question):
+        return ""
+    return "\n".join(worked_out(question.text, question.date, _lines(delivered.items)))
+
+
+def _counts(question: Question) -> bool:
+    return bool(COUNT.search(question.text) or SUM.search(question.text))
+
+
+def _counted(question: Question, used: Sequence[Item]) -> str:
+    """The sum of what the marked items tell, or the number of different things among them; empty where less than two are marked."""
+    lines = _lines(used)
+    if not _counts(question) or len(lines) < 2:  # noqa: PLR2004 - one line is no list
+        return ""
+    added = total(lines) if SUM.search(question.text) or not COUNT.search(question.text) else None
+    return f"{added[0]:g}" if added else str(len(different(lines))) if COUNT.search(question.text) else ""
+
+
+def _with_count(answer: str, counted: str, question: Question, used: Sequence[Item]) -> str:
+    """The answer with the number that code counted in the place of one that no marked item tells, before it where it has none."""
+    told = numbers(answer) - numbers(question.text)
+    known = {n for item in used for n in numbers(_content(item))}
+    if not counted or counted in told or told & known:
+        return answer
+    if not told:
+        return f"{counted}. {answer}"
+    places = [m for m in re.finditer(r"[\w.,-]*\w", answer) if numbers(m.group()) & told]
+    return answer[: places[0].start()] + counted + answer[places[0].end() :] if len(places) == 1 else answer
+
+
+def _prompt_for(question: Question, delivered: Delivered) -> str:
+    if delivered.merged:
+        return "read_count" if _counts(question) else "read_worked" if _worked_facts(question, delivered) else "read_merged"
     if delivered.state is State.A:
         return "read_scene"
     verbatim, quoted = (any(field) for field in zip(*((i.turns, i.quote) for i in delivered.items), strict=True))
@@ -130,7 +198,7 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
         "question": question.text,
         "condition": delivered.condition,
         "asked_on": asked_on,
-        "delivered": tuple(i.memory_id for i in delivered.items),
+        "delivered": tuple(dict.fromkeys(name for i in delivered.items for name in (i.memory_id, i.round_id) if name)),
         "delivered_sessions": tuple(dict.fromkeys(i.session_key for i in delivered.items)),
         "ranked": _ranked(delivered.items),
         "left_out": delivered.left_out,
@@ -140,16 +208,21 @@ def recall(question: Question, delivered: Delivered, reader: Reader) -> Flow[Ans
     scene = (yield from _imagined(question, delivered.items, reader)) if delivered.imagined else ""
     reading = yield from ask(reader.request(question, delivered, scene))
     seen = reader.context(question, delivered.items)
-    common |= {"notes": reading.notes, "seen": seen, "scene": scene, "context_tokens": reader.count(seen) + reader.count(scene)}
-    named = tuple(i for i in delivered.items if i.handle in reading.used) or _behind(reading.answer, question, delivered.items)
+    worked = _worked_facts(question, delivered)
+    tokens = reader.count(seen) + reader.count(scene) + (reader.count(worked) if worked else 0)
+    common |= {"notes": reading.notes, "seen": seen, "scene": scene, "worked": worked, "context_tokens": tokens}
+    marked = tuple(i for i in delivered.items if i.handle in reading.used)
+    named = marked or _behind(reading.answer, question, delivered.items)
     used = tuple(i for i in named if i.similarity >= CLOSE or stems(question.text) & stems(_text(i, question)))
-    if not used or not supported(reading.answer, question, delivered.items):
+    counted = _counted(question, marked) if delivered.merged else ""
+    text = _with_count(reading.answer, counted, question, marked)
+    if not used or not supported(text, question, delivered.items, f"{worked}\n{counted}"):
         unsupported = "no delivered item supports the answer"
         return Answer(**common, state=delivered.state, text=ABSTENTION, abstained=True, reason=unsupported)
-    own = stems(reading.answer) - stems(question.text)
-    used = tuple(i for i in used if own & stems(_text(i, question))) or used
+    own = stems(text) - stems(question.text)
+    used = tuple(i for i in used if counted or own & stems(_text(i, question))) or used
     sources = tuple(_source(i, own) for i in used)
-    return Answer(**common, state=delivered.state, text=reading.answer, abstained=False, sources=sources)
+    return Answer(**common, state=delivered.state, text=text, abstained=False, sources=sources, counted=counted)
 
 
 def _ranked(items: Sequence[Item]) -> tuple[str, ...]:
@@ -179,16 +252,16 @@ def _source(item: Item, own: frozenset[str]) -> Source:
     return Source(item.memory_id, item.session_key, f"{item.date:%Y-%m-%d}" if item.date else "", item.anchor, said_by)
 
 
-def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
+def supported(answer: str, question: Question, items: Sequence[Item], worked: str = "") -> bool:
     """Whether the delivered items bear the answer: every name in it, and enough of its own content words, stand in them.
 
     Of a verbatim round the words of either side count; words of the question do not. A number also counts when code can work it out
-    from the listed ones (``_worked_out``).
+    from the listed ones (``_worked_out``), or has: ``worked``.
     Only where advice is asked for may the answer bring names of its own. An answer without own content words (yes, no) is supported.
     """
     days = _days(question, items)
-    listed = "\n".join((*(_text(item, question) for item in items), *(f"{day:%A, %d %B %Y}" for day in days)))
-    if not _ADVICE.search(question.text) and Ground([Turn("user", f"{listed}\n{question.text}")]).strange(answer):
+    listed = "\n".join((*(_text(item, question) for item in items), *(f"{day:%A, %d %B %Y}" for day in days), worked))
+    if not ADVICE.search(question.text) and Ground([Turn("user", f"{listed}\n{question.text}")]).strange(answer):
         return False
     own = stems(answer) - stems(question.text)
     if not own:
@@ -196,7 +269,6 @@ def supported(answer: str, question: Question, items: Sequence[Item]) -> bool:
     return len(own & (stems(listed) | _worked_out(days, items))) / len(own) >= SUPPORT
 
 
-_ADVICE = re.compile(r"\b(?:suggest\w*|recommend\w*|advice|advise|ideas?|tips?|should\s+I|could\s+I|would\s+you)\b", re.IGNORECASE)
 _CLOCK = re.compile(r"\b(\d{1,2}):(\d\d)\b")
 
 
@@ -209,13 +281,13 @@ def _text(item: Item, question: Question) -> str:
 
 def _content(item: Item) -> str:
     """The fact, or what both sides of a round said."""
-    return "\n".join(turn.text for turn in item.turns) or item.fact
+    return "\n".join((*([item.fact] if item.fact else []), *(turn.text for turn in item.turns)))
 
 
 def _days(question: Question, items: Sequence[Item]) -> tuple[date, ...]:
     """Every calendar day that the reader saw, each once."""
     told = [d.date() for d in (question.date, *(i.date for i in items)) if d]
-    spoken = [date.fromisoformat(d) for i in items for c in i.components for e in c.events for d in (e.day, e.end) if d]
+    spoken = [date.fromisoformat(d) for i in items for e in _events(i) for d in (e.day, e.end) if d]
     return tuple(sorted({*told, *spoken}))
 
 
@@ -225,7 +297,7 @@ def _worked_out(days: Sequence[date], items: Sequence[Item]) -> frozenset[str]:
     Sums of two, three or all of them, differences of two, clock times so many minutes apart, counts of facts, and the distances of
     days in days, weeks, months and years.
     """
-    facts = [text for i in items for text in ([c.text for c in i.components] or [i.fact]) if not i.turns]
+    facts = [text for i in items if i.fact for text in ([c.text for c in i.components] or [i.fact])]
     facts += [turn.text for i in items for turn in i.turns if turn.role == "user"]
     listed = sorted(n for text in facts for n in numbers(text))
     values = [float(n) for n in listed if n.replace(".", "", 1).isdigit()][:40]

@@ -30,7 +30,7 @@ START = datetime(2024, 3, 1, 9)
 CONDITIONS = read_conditions()
 EVERYTHING = {"threshold": -1.0, "items": 99}
 DESIGN = (
-    "vanilla", "c1", "c2", "c3", "c4", "c5-fs", "c7", "c6", "c6-write-only", "c6-read-only", "c6-recall-scene", "c6-shuffled",
+    "vanilla", "c1", "c2", "c3", "c4", "c5-fs", "c7", "c6", "c8", "c6-write-only", "c6-read-only", "c6-recall-scene", "c6-shuffled",
     "c6-verbatim", "c6-joint", "history", "full-context", "oracle",
 )  # fmt: skip
 

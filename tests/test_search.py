@@ -11,6 +11,7 @@ from dualtrace_local.config import Condition, read_conditions
 from dualtrace_local.domains.personal import rounds
 from dualtrace_local.records import Component, Encoded, Evidence, Memory, Question, Scope, Session, State, Tier, Turn
 from dualtrace_local.search import AROUND, View, rank, search
+from dualtrace_local.search.ranking import POOL, _highest
 from dualtrace_local.store import Outcome, Selection, Store
 
 ME = Scope("me", "home")
@@ -446,3 +447,21 @@ def test_any_round_is_cut_to_its_room_and_nothing_is_added(tmp_path_factory, emb
         assert AROUND + sum(len(t.text) for t in item.turns) <= budget
         for turn in item.turns:
             assert turn.text.removeprefix("… ").removesuffix(" …") in (said if turn.role == "user" else answered)
+
+
+def test_sorting_only_the_highest_gives_what_sorting_all_would():
+    values = np.random.default_rng(0).integers(0, 40, 3000).astype(np.float32)  # many are equal
+    close = _highest(values)
+    assert list(close[np.argsort(-values[close], kind="stable")][:POOL]) == list(np.argsort(-values, kind="stable")[:POOL])
+    assert list(_highest(values[:7])) == list(range(7))
+
+
+def test_a_large_view_whose_keys_were_read_is_ranked_in_memory(store, embedder):
+    text, view = "Which animals do I keep?", view_of(store)
+    vector = embedder.encode([text])[0]
+    by_lancedb = rank(view, text, vector, in_memory_limit=0)
+    assert not view.keys_read
+    assert view.keys.owner_ids
+    in_memory = rank(view, text, vector, in_memory_limit=0)
+    assert [k.owner_id for k in in_memory.keys] == [k.owner_id for k in rank(view_of(store), text, vector).keys]
+    assert {k.owner_id for k in by_lancedb.keys} == {k.owner_id for k in in_memory.keys}

@@ -9,6 +9,7 @@ import click
 from dualtrace_local import __version__
 from dualtrace_local.errors import DualtraceError
 
+from . import changes  # noqa: F401 - adds `memory conflicts`
 from .common import say
 from .conditions import conditions
 from .daily import ask, memory, remember, store, teach

@@ -18,6 +18,17 @@ _SATURDAY = 5
 _LEAP_YEAR = 366
 _FAR, _NEAR = 300, 45
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_TEENS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth".split()
+)
+ORDINALS = (
+    *_TEENS,
+    *("seventeenth", "eighteenth", "nineteenth", "twentieth"),
+    *(f"twenty-{word}" for word in _TEENS[:9]),
+    "thirtieth",
+    "thirty-first",
+)
+"""The days of a month as words, in order."""
 _NUMBERS = {
     **dict.fromkeys(("a", "an"), 1.0),
     **dict.fromkeys(("a couple of", "a couple", "couple of"), 2.0),
@@ -48,7 +59,8 @@ _PAST = re.compile(
 _FUTURE = re.compile(
     r"""\b(?:will|won['’]t|shall|going\ to|gonna|plan(?:s|ning)?|upcoming|hop(?:e|ing)\ to|look(?:ing)?\ forward|intend|about\ to
     |scheduled\ (?:for|on)|due|deadline|coming\ up|happening
-    |expires?|(?:is|are)\ (?:on|in|at)|(?:am|is|are|['’]m|['’]re)\ (?:\w+\ )?(?!during|morning)\w+ing
+    |have\ an?\ (?:appointment|meeting|exam|flight|interview)|expires?
+    |(?:is|are)\ (?:on|in|at)|(?:am|is|are|['’]m|['’]re)\ (?:\w+\ )?(?!during|morning)\w+ing
     |(?:want|need|have|has|would\ like)\ to|starts?|begins?)\b|['’]ll\b""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -266,7 +278,8 @@ def numbers(match: Match, base: date, talk: Talk) -> Days | None:
 
 def day_of_month(match: Match, base: date, talk: Talk) -> Days | None:
     """Such as "March 5", "the 5th of March", "March 5-7"."""
-    name, first, last = group(match, "month") or group(match, "of"), int(match["d"]), group(match, "d2")
+    name, last = group(match, "month") or group(match, "of"), group(match, "d2")
+    first = 1 + ORDINALS.index(group(match, "word")) if group(match, "word") else int(match["d"])
     month, end_month = _month_number(name), _month_number(group(match, "month2") or name)
     if year := group(match, "year"):
         start = _dateparser(f"{year}-{month:02d}-{first:02d}", base)

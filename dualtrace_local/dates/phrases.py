@@ -57,6 +57,7 @@ RULES = (
         rf" (?:(?P<month>{_MONTH_NAME})|of (?P<of>{_ANY_MONTH}))(?:,? {_YEAR})?",
         m.day_of_month,
     ),
+    _rule(rf"\bthe (?P<word>{'|'.join(reversed(m.ORDINALS))}) of (?P<of>{_ANY_MONTH})(?:,? {_YEAR})?", m.day_of_month),
     _rule(rf"\b(?:(?:the )?{_THIRD})?(?P<month>{_ANY_MONTH})(?: of|,)? {_YEAR}", m.whole_month),
     _rule(
         r"\b(?:(?:in|since|during|until|till|by|around|throughout|from|back in|(?P<way>last|next)) ){1,2}"

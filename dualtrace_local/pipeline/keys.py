@@ -8,6 +8,7 @@ from pathlib import Path
 from dualtrace_local.config import Condition
 from dualtrace_local.errors import StoreBusyError
 from dualtrace_local.records import Scope
+from dualtrace_local.search import kinds_of
 from dualtrace_local.store import TAUGHT_KINDS, Kind, Selection, Store
 
 from .parts import Parts
@@ -25,7 +26,7 @@ def embed_keys(path: Path, parts: Parts, scope: Scope, conditions: Iterable[Cond
     lacks, in memory.
     """
     ranked = [c for c in conditions if c.ranked and c.sessions == "visible"]
-    wanted = {c.key for c in ranked} | {"anchor" for c in ranked if c.anchors}
+    wanted = {kind for c in ranked for kind in kinds_of(c)} | {"anchor" for c in ranked if c.anchors}
     kinds = [kind for kind in NAMES if kind in wanted and kind not in TAUGHT_KINDS]
     if not kinds:
         return

@@ -12,7 +12,7 @@ from dualtrace_local.config import Condition, Role
 from dualtrace_local.domains import prompts
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.masking import mask
-from dualtrace_local.recall import MORE_PROMPTS, Reader, recall
+from dualtrace_local.recall import MERGED_PROMPTS, MORE_PROMPTS, Reader, recall
 from dualtrace_local.records import Answer, Done, Question, Scope
 from dualtrace_local.search import View, search
 from dualtrace_local.store import Store
@@ -52,6 +52,9 @@ def view_parts(condition: Condition, parts: Parts, taught_jointly: str) -> dict[
         shaping["prompts"] = {name: prompts.digest(name) for name in more}
     if condition.room == "context":
         shaping["context"] = parts.spec(Role.READ).context
+    if condition.key == "merged":
+        shaping["merged_tokens"] = parts.spec(Role.READ).budgets.merged
+        shaping["prompts"] = {name: prompts.digest(name) for name in MERGED_PROMPTS}
     if condition.taught == "jointly":
         shaping["teach"] = taught_jointly
     return shaping
@@ -60,7 +63,9 @@ def view_parts(condition: Condition, parts: Parts, taught_jointly: str) -> dict[
 def budget(condition: Condition, question: Question, reader: Reader, parts: Parts) -> int:
     """Tokens that delivered items may take: the model's budget for them, or all the room that its context has."""
     spec = parts.spec(Role.READ)
-    return reader.room(question, spec.context) if condition.room == "context" else spec.budgets.context
+    if condition.room == "context":
+        return reader.room(question, spec.context)
+    return spec.budgets.merged or spec.budgets.context if condition.key == "merged" else spec.budgets.context
 
 
 def answer(name: str, condition: Condition, protocol: Protocol, hide_later: bool, folder: RunFolder, store: Store, parts: Parts) -> None:

@@ -29,7 +29,8 @@ class Item:
     """One thing shown to the reader. ``handle`` is its short name in the prompt (``m1``); ``score`` is the fused rank score.
 
     ``similarity`` is the cosine with the question, -1 to 1, and 1 where nothing was ranked. ``turns`` make it a verbatim round, shortened:
-    no anchor, fact or scene then. ``quote`` is what a control shows in the scene's place: words of the user's.
+    no anchor, fact or scene then, but for a memory that comes together with the round it rests on, ``round_id``. ``quote`` is what a
+    control shows in the scene's place: words of the user's. ``standing`` says where a value stands among others for the same thing.
     """
 
     handle: str
@@ -45,6 +46,8 @@ class Item:
     confidence: str = "HIGH"
     similarity: float = 0.0
     score: float = 0.0
+    round_id: str = ""
+    standing: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Delivered:
 
     ``candidates`` visible keys were ranked, ``best`` is the highest similarity among them, delivered or not. ``left_out`` rounds were meant
     to be read and had no room. ``imagined``: the reader gets a scene that is made for the question; the state stays that of what is stored.
+    ``merged``: memories come with their rounds, and the reader is given what follows from dates, ages and counts.
     """
 
     question_id: str
@@ -63,6 +67,7 @@ class Delivered:
     best: float = 0.0
     left_out: int = 0
     imagined: bool = False
+    merged: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ class Answer:
     context_tokens: int = 0
     left_out: int = 0
     """Rounds for which there was no room, where all of them were meant to be read."""
+    worked: str = ""
+    """What code worked out from the dates and ages of the items and showed to the reader, one fact a line."""
+    counted: str = ""
+    """What code counted or added up from the items that the reader marked; empty where the question asks for neither."""
     scene: str = ""
     """A scene that was made at recall, where the condition has one made."""
     asked_on: str = ""

@@ -5,8 +5,28 @@ delivered in the order of its dates. The state follows from what was delivered (
 fact nor scene, are state B.
 """
 
-from .deliver import AROUND, search
+from .deliver import search
+from .items import AROUND
+from .merged import lift
+from .places import BESIDE, Place, Places, places_of
 from .ranking import Ranked, Ranking, rank
-from .views import View, key_of, quote_for, shown_scene, tier_of
+from .views import View, key_of, kinds_of, quote_for, shown_scene, tier_of
 
-__all__ = ["AROUND", "Ranked", "Ranking", "View", "key_of", "quote_for", "rank", "search", "shown_scene", "tier_of"]
+__all__ = [
+    "AROUND",
+    "BESIDE",
+    "Place",
+    "Places",
+    "Ranked",
+    "Ranking",
+    "View",
+    "key_of",
+    "kinds_of",
+    "lift",
+    "places_of",
+    "quote_for",
+    "rank",
+    "search",
+    "shown_scene",
+    "tier_of",
+]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,14 @@ from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import ConfigError
 from dualtrace_local.records import Delivered, Item, Memory, Question, Round, State
 
+from .items import A_ROUND, AROUND, cost_of, in_order, memory_item
+from .merged import merged
 from .ranking import Ranked, rank
-from .rounds import shortened, sides, size
-from .views import View, quote_for, shown_scene, shows_scene
+from .rounds import shortened, sides
+from .views import View
 
-AROUND = 40
-"""Tokens that are reserved for what a reader sees around an item's texts: its id, dates and anchor."""
-
-A_ROUND = 4
-"""A round takes at most one part in so many of the budget, so that one long reply does not keep all others out."""
+AT_ONCE = 48
+"""Memories or rounds that are read from the store in one go."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +52,29 @@ def search(view: View, question: Question, embedder: Embedder, budget_tokens: in
         )
     if condition.stored == "nothing" or condition.search == "none":
         return Delivered(question.id, view.name, State.C, ())
+    if condition.key == "merged":
+        return merged(view, question, embedder, budget_tokens, count)
     about = embedder.encode([question.text])[0] if condition.ranked else np.zeros(embedder.dimension, np.float32)
     candidates = _candidates(view, question, about)
-    found = _sources(view, [key.owner_id for key in candidates.keys])
     taken: list[tuple[Memory | Round, Item]] = []
     seen: set[tuple[str, str]] = set()
     limit = math.inf if condition.room == "context" else condition.items + candidates.first
     left, left_out, full = budget_tokens, 0, False
-    for key in candidates.keys:
-        if (source := found.get(key.owner_id)) is None:  # a writer removed it since the view was ranked
-            continue
+    for key, source in _with_sources(view, candidates.keys):
+        if len(taken) == limit:
+            break
         copy_of = (source.text if isinstance(source, Round) else source.fact, f"{source.date:%Y-%m-%d}" if source.date else "")
-        if copy_of in seen or len(taken) == limit:
+        if copy_of in seen:
             continue
         item = None if full else _item(view, source, key, (left, budget_tokens), about, embedder, count)
-        if item is None or (cost := _cost(item, count)) > left:
+        if item is None or (cost := cost_of(item, count)) > left:
             left_out += condition.room == "context"
             full = condition.search == "everything" and bool(taken)
             continue
         seen.add(copy_of)
         left -= cost
         taken.append((source, item))
-    taken.sort(key=lambda t: (t[0].date is not None, t[0].date, t[0].session_key, t[0].ordinal))
-    items = tuple(replace(item, handle=f"m{number}") for number, (_, item) in enumerate(taken, 1))
-    state = State.A if any(i.scene for i in items) else State.B if items else State.C
+    items, state = in_order(taken)
     imagined = condition.scene == "recalled" and bool(items)
     return Delivered(question.id, view.name, state, items, candidates.ranked, candidates.best, left_out, imagined)
 
@@ -105,6 +103,14 @@ def _by_anchor(view: View, about: NDArray[np.float32], ranked: Mapping[str, Rank
     return tuple(ranked.get(i) or Ranked(i, closeness, 0.0) for anchor, closeness in near for i in view.anchors[anchor])
 
 
+def _with_sources(view: View, keys: Sequence[Ranked]) -> Iterator[tuple[Ranked, Memory | Round]]:
+    """The keys with what they belong to, read as far as somebody asks; what a writer has removed since they were ranked is left out."""
+    for start in range(0, len(keys), AT_ONCE):
+        some = keys[start : start + AT_ONCE]
+        found = _sources(view, [key.owner_id for key in some])
+        yield from ((key, found[key.owner_id]) for key in some if key.owner_id in found)
+
+
 def _sources(view: View, ids: Sequence[str]) -> Mapping[str, Memory | Round]:
     """What the keys belong to, by id."""
     if view.condition.search == "everything":
@@ -125,7 +131,7 @@ def _item(
 ) -> Item | None:
     """``source`` as this view shows it, None for a round without words or room. ``room``: what is left of the budget, and all of it."""
     if isinstance(source, Memory):
-        return _memory(view, source, key)
+        return memory_item(view, source, key)
     if view.condition.search == "everything":
         turns = sides(source)
     else:
@@ -134,27 +140,3 @@ def _item(
     if not turns:
         return None
     return Item("", source.id, source.session_key, source.date, "", "", turns=turns, similarity=key.similarity, score=key.score)
-
-
-def _memory(view: View, memory: Memory, key: Ranked) -> Item:
-    quoted = view.condition.scene == "quote" and shows_scene(memory, view.condition)
-    return Item(
-        handle="",
-        memory_id=memory.id,
-        session_key=memory.session_key,
-        date=memory.date,
-        anchor=memory.anchor,
-        fact=memory.fact,
-        scene=shown_scene(memory, view.condition, view.dealt),
-        components=memory.components,
-        quote=quote_for(memory, view.said.get(memory.session_key, ())) if quoted else "",
-        confidence=memory.confidence,
-        similarity=key.similarity,
-        score=key.score,
-    )
-
-
-def _cost(item: Item, count: Callable[[str], int]) -> int:
-    """Tokens that an item takes of the budget."""
-    texts = [text for text in (item.fact, item.scene, item.quote) if text]
-    return AROUND + sum(map(count, texts)) + sum(size(turn.text, count) for turn in item.turns)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dualtrace_local.store import IN_MEMORY, terms
 
-from .views import View
+from .views import View, kinds_of
 
 RRF_K = 60
 """Reciprocal rank fusion adds 1 / (60 + rank) over the rankings (Cormack, Clarke and Buettcher 2009)."""
@@ -57,12 +57,13 @@ class _Lists:
 def rank(view: View, text: str, vector: NDArray[np.float32], limit: int = POOL, in_memory_limit: int = IN_MEMORY) -> Ranking:
     """The visible keys in the order of the condition's search; ``vector`` is the unit vector of ``text``, shape [dimension].
 
-    Views up to ``in_memory_limit`` keys are ranked in memory, larger ones by LanceDB once its word index is there and every key is
-    made. Vectors are compared exactly in both; word weights come from the visible keys in memory, from the whole table in LanceDB.
+    Views up to ``in_memory_limit`` keys are ranked in memory, and those whose keys were read already (``View.keys``: worth it where a view
+    is asked often); larger ones by LanceDB once its word index is there and every key is made. Vectors are compared exactly in both; word
+    weights come from the visible keys in memory, from the whole table in LanceDB.
     """
     hybrid = view.condition.search == "hybrid"
     words = list(dict.fromkeys(terms(text))) if hybrid else []
-    large = view.size > in_memory_limit and view.store.words_indexed and not view.lacking
+    large = not view.keys_read and view.size > in_memory_limit and view.store.words_indexed and not view.lacking
     lists = _by_lancedb(view, words, vector) if large else _in_memory(view, words, vector)
     count = view.size if large else len(view.keys.owner_ids)
     return Ranking(_fused(lists)[:limit], count)
@@ -71,18 +72,28 @@ def rank(view: View, text: str, vector: NDArray[np.float32], limit: int = POOL, 
 def _in_memory(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
     keys = view.keys
     cosine = keys.matrix @ vector
-    first = [int(i) for i in np.argsort(-cosine, kind="stable")[:POOL]]
+    close = _highest(cosine)
+    first = [int(i) for i in close[np.argsort(-cosine[close], kind="stable")][:POOL]]
     second: list[int] = []
     if words and any(keys.words):
         scores = view.words.get_scores(list(words)).round(SAME)
-        second = [int(i) for i in np.lexsort((-cosine, -scores))[:POOL] if scores[i] > 0]
+        sharing = _highest(scores)
+        sharing = sharing[scores[sharing] > 0]
+        second = [int(i) for i in sharing[np.lexsort((-cosine[sharing], -scores[sharing]))][:POOL]]
     names = keys.owner_ids
     similarity = {names[i]: float(cosine[i]) for i in {*first, *second}}
     return _Lists(tuple(names[i] for i in first), tuple(names[i] for i in second), similarity)
 
 
+def _highest(values: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Positions of the ``POOL`` highest values and of all that equal the lowest of these, in their order: sorting only them is quick."""
+    if len(values) <= POOL:
+        return np.arange(len(values))
+    return np.flatnonzero(values >= np.partition(values, len(values) - POOL)[len(values) - POOL])
+
+
 def _by_lancedb(view: View, words: Sequence[str], vector: NDArray[np.float32]) -> _Lists:
-    key = view.condition.key
+    (key,) = kinds_of(view.condition)
     first = view.store.nearest(view.selection, key, vector, POOL)
     second = view.store.matching(view.selection, key, words, vector, POOL)
     second.sort(key=lambda hit: (-round(hit.score, SAME), -hit.similarity))

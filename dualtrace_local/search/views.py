@@ -18,11 +18,10 @@ from dualtrace_local.grounding import at_stake
 from dualtrace_local.records import Memory, Round, Scope, Tier, digest_of
 from dualtrace_local.store import Keys, Kind, Selection, Store, total_of
 
+from .places import MERGED, Places, places_of, word_index
+
 if TYPE_CHECKING:
     import bm25s
-
-BM25_K1, BM25_B = 1.2, 0.75
-"""The values LanceDB's word index uses, so that both ways of ranking agree."""
 
 
 def tier_of(memory: Memory, condition: Condition) -> Tier:
@@ -37,17 +36,23 @@ def tier_of(memory: Memory, condition: Condition) -> Tier:
     at = condition.scene_from
     if condition.stakes_from and memory.info_type == "discrete" and any(at_stake(c.quote) for c in memory.components):
         at = condition.stakes_from
-    return Tier.FULL if condition.stored == "facts+scenes" and total >= at else Tier.STREAMLINED
+    return Tier.FULL if "scenes" in condition.stored and total >= at else Tier.STREAMLINED
 
 
 def key_of(memory: Memory, condition: Condition) -> Kind:
     """The kind of text that ``memory`` is found by: without its scene where it has none in this view."""
-    return "fact" if condition.key == "fact+scene" and tier_of(memory, condition) is not Tier.FULL else condition.key
+    key: Kind = "fact+scene" if condition.key == "merged" else condition.key
+    return "fact" if key == "fact+scene" and tier_of(memory, condition) is not Tier.FULL else key
+
+
+def kinds_of(condition: Condition) -> tuple[Kind, ...]:
+    """The kinds of key that a view of this condition is ranked by."""
+    return MERGED if condition.key == "merged" else (condition.key,)
 
 
 def shows_scene(memory: Memory, condition: Condition) -> bool:
     """Whether a reader sees the memory's scene beside its fact, or what the condition puts in its place."""
-    return condition.shows == "fact+scene" and bool(memory.scene) and tier_of(memory, condition) is Tier.FULL
+    return "scene" in condition.shows and bool(memory.scene) and tier_of(memory, condition) is Tier.FULL
 
 
 def shown_scene(memory: Memory, condition: Condition, dealt: Mapping[str, str]) -> str:
@@ -107,12 +112,12 @@ class View:
     @cached_property
     def size(self) -> int:
         """Keys that could be ranked."""
-        return self.store.size(self.selection, self.condition.key)
+        return sum(self.store.size(self.selection, kind) for kind in kinds_of(self.condition))
 
     @cached_property
     def lacking(self) -> int:
         """Keys that LanceDB does not know of, since nobody has asked for them yet."""
-        return self.store.lacking(self.selection, self.condition.key)
+        return sum(self.store.lacking(self.selection, kind) for kind in kinds_of(self.condition))
 
     @cached_property
     def memories(self) -> dict[str, Memory]:
@@ -149,8 +154,9 @@ class View:
 
     @cached_property
     def keys(self) -> Keys:
-        """All keys, in memory."""
-        keys = self.store.keys(self.selection, self.condition.key)
+        """All keys, in memory; for a merged key those of its parts, see ``Places``."""
+        (kind,) = kinds_of(self.condition)
+        keys = self.store.keys(self.selection, kind)
         if not self.mixed:
             return keys
         plain = self.store.keys(self.selection, "fact")
@@ -160,6 +166,17 @@ class View:
             if owner in at and owner in self.memories and key_of(self.memories[owner], self.condition) == "fact":
                 words[n], matrix[n] = plain.words[at[owner]], plain.matrix[at[owner]]
         return Keys(keys.owner_ids, tuple(words), matrix)
+
+    @property
+    def keys_read(self) -> bool:
+        """Whether all keys are in memory already."""
+        return "keys" in self.__dict__
+
+    @cached_property
+    def places(self) -> Places:
+        """Rounds and memories as one ranking, for a merged key."""
+        keys = [self.store.keys(self.selection, kind) for kind in MERGED]
+        return Places(places_of(self.rounds, self.memories.values(), self.said), keys)
 
     @cached_property
     def anchors(self) -> dict[str, tuple[str, ...]]:
@@ -180,8 +197,4 @@ class View:
     @cached_property
     def words(self) -> bm25s.BM25:
         """BM25 over the visible keys alone; only asked for when there are any words."""
-        import bm25s
-
-        index = bm25s.BM25(k1=BM25_K1, b=BM25_B, method="lucene")
-        index.index([list(w) for w in self.keys.words], show_progress=False)
-        return index
+        return word_index(self.keys.words)

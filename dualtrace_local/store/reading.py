@@ -75,10 +75,16 @@ class Reading:
         """Keys of sessions and ids of memories and rounds that were forgotten, and may still be there while they are being removed."""
         return frozenset(self._folder.read("forgotten", ["key"])["key"].to_pylist())
 
-    def _visible(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of committed sessions that were not forgotten."""
-        whole, gone = self.known(), self._gone()
+    def _visible(self, rows: list[dict[str, Any]], whole: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Those of committed sessions that were not forgotten. ``whole``: those sessions, where the caller has looked them up."""
+        gone = self._gone()
+        whole = self.known() if whole is None else whole
         return [r for r in rows if r["session_key"] in whole and r["id"] not in gone]
+
+    def _committed(self, session_keys: Collection[str]) -> frozenset[str]:
+        """Those of these sessions that exist for a reader; only they are looked up, since a ledger may be long."""
+        found = self._folder.read("sessions", ["key"], is_any("key", session_keys))["key"].to_pylist()
+        return frozenset(found) - self._gone()
 
     def sessions(self, scope: Scope | None = None) -> list[LedgerRow]:
         """The ledger, by date and key."""
@@ -101,7 +107,7 @@ class Reading:
         """The memories with these ids; those that the owner has retracted only when asked for."""
         within = is_scope(scope) if retracted else Selection(scope).where("memories")
         rows = self._folder.rows("memories", where=f"{is_any('id', ids)} AND {within}")
-        return {r["id"]: memory_record(r) for r in self._visible(rows)}
+        return {r["id"]: memory_record(r) for r in self._visible(rows, self._committed({r["session_key"] for r in rows}))}
 
     def memory(self, prefix: str, scope: Scope) -> Memory:
         """The one memory whose id starts with ``prefix``, retracted or not. Raises StoreError when there is none or more than one."""
@@ -130,7 +136,7 @@ class Reading:
     def rounds_by_id(self, ids: Collection[str], scope: Scope) -> dict[str, Round]:
         """The rounds with these ids."""
         rows = self._folder.rows("rounds", where=f"{is_any('id', ids)} AND {is_scope(scope)}")
-        return {r["id"]: round_record(r) for r in self._visible(rows)}
+        return {r["id"]: round_record(r) for r in self._visible(rows, self._committed({r["session_key"] for r in rows}))}
 
     def haystack(self, question_id: str) -> tuple[str, ...]:
         """The session keys of one question, in order; empty when none were set."""
@@ -193,13 +199,16 @@ class Reading:
 
     def nearest(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[Hit]:
         """Highest cosine first, by LanceDB, exact."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_vector(selection, kind, vector, limit) if session in whole]
+        return self._hits(self._searched().by_vector(selection, kind, vector, limit))
 
     def matching(self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int) -> list[Hit]:
         """Highest BM25 score first, by LanceDB, with the word statistics of the whole table."""
-        whole = self.known()
-        return [hit for session, hit in self._searched().by_words(selection, kind, words, vector, limit) if session in whole]
+        return self._hits(self._searched().by_words(selection, kind, words, vector, limit))
+
+    def _hits(self, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
+        """The hits in sessions that exist for a reader."""
+        whole = self._committed({session for session, _ in found})
+        return [hit for session, hit in found if session in whole]
 
     def _searched(self) -> Vectors:
         if self._vectors is None:

@@ -13,9 +13,43 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from .errors import ConfigError
+from dualtrace_local.errors import ConfigError
+
+from .conditions import Condition, Conditions
+from .strict import Strict
+
+__all__ = [
+    "BATCH",
+    "OFF_SWITCHES",
+    "TIME_LIMIT",
+    "Budgets",
+    "Condition",
+    "Conditions",
+    "FolderSource",
+    "GateWay",
+    "HubSource",
+    "ModelSpec",
+    "Models",
+    "OwnModels",
+    "PackageSource",
+    "Role",
+    "Strict",
+    "TeachSettings",
+    "api_key",
+    "cache_folder",
+    "crash_point",
+    "hub_environment",
+    "hub_token",
+    "lock_file",
+    "off_switches",
+    "package_file",
+    "prepare_environment",
+    "read_conditions",
+    "read_models",
+    "read_yaml",
+]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -32,12 +66,6 @@ OFF_SWITCHES = {
     "VLLM_CONFIGURE_LOGGING": "1",
 }
 """Set before any library is imported: no usage reports, no hub look-ups, quiet logs (facts of vLLM's and the hub's documentation)."""
-
-
-class Strict(BaseModel):
-    """Base of everything read from a file: unknown keys are refused, values are frozen."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- models
@@ -98,10 +126,14 @@ class GateWay(StrEnum):
 
 
 class Budgets(Strict):
-    """Token budgets of a model. ``excerpt``: one part of a session; ``context``: delivered items in one reading."""
+    """Token budgets of a model. ``excerpt``: one part of a session; ``context``: delivered items in one reading.
+
+    ``merged``: the same where items carry verbatim rounds beside facts and scenes; 0 is as ``context``.
+    """
 
     excerpt: int = Field(default=1800, ge=200)
     context: int = Field(default=600, ge=100)
+    merged: int = Field(default=0, ge=0)
 
 
 class ModelSpec(Strict):
@@ -130,11 +162,11 @@ class ModelSpec(Strict):
     context: int = Field(default=4096, ge=256)
     """Longest prompt plus completion, in tokens."""
     gate: GateWay = GateWay.FACTS_FIRST
-    chat_template_kwargs: dict[str, Any] = {}
+    chat_template_kwargs: dict[str, Any] = Field(default={})
     budgets: Budgets = Budgets()
     window: int = Field(default=8, ge=1)
     """Flows in flight."""
-    engine_options: dict[str, Any] = {}
+    engine_options: dict[str, Any] = Field(default={})
     """Passed to the engine as they are."""
     dimension: int = 0
     """Vector size, for embedding models."""
@@ -207,104 +239,8 @@ class Models(Strict):
 class OwnModels(Strict):
     """A user's models file: what is added to, or put in the place of, the shipped one's entries."""
 
-    roles: dict[Role, str] = {}
-    models: dict[str, ModelSpec] = {}
-
-
-# ------------------------------------------------------------------------------------------------------ conditions
-
-
-class Condition(Strict):
-    """A named way to use a taught store (one entry of conditions.yaml).
-
-    What of the store exists in the view:
-
-    * ``stored``: which traces; ``minimum``: lowest evidence total that is visible.
-    * ``scene_from``: lowest total of a memory that has a scene in this view, the others are facts alone; ``stakes_from``: the same for
-      a discrete fact with real consequences. 0: every memory has the scene that it was written with.
-    * ``taught``: ``jointly`` reads a store of its own, in which both traces were written in one completion.
-    * ``sessions``: ``evidence`` shows nothing but the sessions that a benchmark names as a question's evidence.
-
-    How it is found:
-
-    * ``key``: the text that it is ranked by.
-    * ``search``: ``vectors``; ``hybrid``, vectors and words; ``named``, what the question names by its anchor as it is written;
-      ``everything``, newest first as far as the room goes.
-    * ``threshold``: lowest cosine with the question that is delivered; ``items``: at most so many, unless the room is all of the context.
-    * ``anchors``: so many anchors closest to the question, from ``anchor_threshold`` on, have all their memories read.
-
-    What the reader sees:
-
-    * ``shows``; ``scene``: what stands for the scene: its ``own``, one ``recalled`` (made when the question is asked), one ``shuffled``
-      (of another fact), or a ``quote`` of the user's, as long as the scene.
-    * ``room``: the model's token budget for delivered items, or all that its ``context`` takes.
-
-    ``reconstruction``: the paper leaves parts of it open.
-    """
-
-    description: str
-    stored: Literal["nothing", "facts", "facts+scenes", "rounds"]
-    minimum: int = Field(default=0, ge=0, le=6)
-    key: Literal["anchor", "fact", "fact-without-anchor", "fact+scene", "round"] = "fact"
-    shows: Literal["fact", "fact+scene", "round"] = "fact"
-    search: Literal["none", "vectors", "hybrid", "named", "everything"] = "hybrid"
-    threshold: float = Field(default=0.0, ge=-1, le=1)
-    items: int = Field(default=12, ge=1)
-    scene_from: int = Field(default=0, ge=0, le=6)
-    stakes_from: int = Field(default=0, ge=0, le=6)
-    scene: Literal["own", "recalled", "shuffled", "quote"] = "own"
-    anchors: int = Field(default=0, ge=0)
-    anchor_threshold: float = Field(default=0.4, ge=-1, le=1)
-    taught: Literal["once", "jointly"] = "once"
-    sessions: Literal["visible", "evidence"] = "visible"
-    room: Literal["budget", "context"] = "budget"
-    reconstruction: bool = False
-
-    @model_validator(mode="after")
-    def _parts_go_together(self) -> Condition:
-        rounds, scenes = self.stored == "rounds", self.stored == "facts+scenes"
-        named, everything = self.search == "named", self.search == "everything"
-        wrong = {
-            "stored: rounds goes with key: round and shows: round": len({rounds, self.key == "round", self.shows == "round"}) > 1,
-            "key: fact+scene needs stored: facts+scenes": self.key == "fact+scene" and not scenes,
-            "shows: fact+scene needs stored: facts+scenes, or scene: recalled": self.shows == "fact+scene"
-            and not scenes
-            and self.scene != "recalled",
-            f"scene: {self.scene} needs shows: fact+scene": self.scene != "own" and self.shows != "fact+scene",
-            "search: named needs key: anchor": named and self.key != "anchor",
-            "search: everything needs stored: rounds": everything and not rounds,
-            "anchors needs search: vectors or hybrid, and no rounds": self.anchors and (rounds or self.search not in ("vectors", "hybrid")),
-            "scene_from needs stored: facts+scenes": self.scene_from and not scenes,
-            "stakes_from needs a higher scene_from": self.stakes_from and self.stakes_from >= self.scene_from,
-            "taught: jointly goes with facts and scenes, not with rounds": self.taught == "jointly" and not scenes,
-        }
-        if msg := next((reason for reason, is_so in wrong.items() if is_so), ""):
-            raise ValueError(msg)
-        return self
-
-    @property
-    def ranked(self) -> bool:
-        """Whether keys are compared with the question."""
-        return self.stored != "nothing" and self.search in ("vectors", "hybrid")
-
-    @property
-    def told(self) -> str:
-        """The description as it is shown everywhere."""
-        return self.description + (" (reconstruction: the paper leaves parts open)" if self.reconstruction else "")
-
-
-class Conditions(Strict):
-    """The whole conditions file."""
-
-    conditions: dict[str, Condition]
-
-    def get(self, name: str) -> Condition:
-        """The condition called ``name``. Raises ConfigError with the known names."""
-        if name not in self.conditions:
-            known = ", ".join(self.conditions)
-            msg = f"no condition named {name!r}; known: {known}"
-            raise ConfigError(msg)
-        return self.conditions[name]
+    roles: dict[Role, str] = Field(default={})
+    models: dict[str, ModelSpec] = Field(default={})
 
 
 # -------------------------------------------------------------------------------------------------------- settings
@@ -332,7 +268,7 @@ BATCH = 8
 
 def package_file(name: str) -> Path:
     """A data file of the package. models.yaml lies at the top of a checkout and inside an installed package."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parent.parent
     for candidate in (here / name, here.parent / name):
         if candidate.is_file():
             return candidate
