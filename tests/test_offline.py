@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import kit
 import pytest
@@ -62,30 +64,59 @@ def commands(at):
     return [[*map(str, command), "--model", "scripted"] for command in made]
 
 
-def run(at, *before):
-    """The commands in a child with a home of its own, behind ``before``; what it says of itself."""
-    home = at / "home"
-    home.mkdir()
+STRACE = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg", "-o")
+
+
+@functools.cache
+def why_no_strace():
+    """Empty where system calls can be watched."""
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    tried = subprocess.run([*STRACE, "/dev/null", "true"], capture_output=True, text=True, check=False)
+    return f"this machine allows no strace: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+@dataclass
+class Ran:
+    """What the commands said, and where they ran: ``home`` was their home, ``log`` strace's."""
+
+    said: dict
+    at: Path
+    home: Path
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """The commands once, in a child with a home of its own, without a network and watched wherever the machine allows it."""
+    at = tmp_path_factory.mktemp("offline")
+    (home := at / "home").mkdir()
+    before = [*(() if why_no_namespace() else NAMESPACE), *(() if why_no_strace() else (*STRACE, str(at / "log")))]
     keep = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
     environment = keep | {"DUALTRACE_CACHE": str(cache_folder()), "HOME": str(home), "MPLCONFIGDIR": str(at / "matplotlib")}
     done = subprocess.run(
         [*before, sys.executable, "-c", CHILD, json.dumps(commands(at))],
-        capture_output=True, text=True, check=False, env=environment, cwd=at, timeout=540,
+        capture_output=True, text=True, check=False, env=environment, cwd=at, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("CHILD ")).removeprefix("CHILD ")), home
+    said = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("CHILD ")).removeprefix("CHILD "))
+    return Ran(said, at, home, at / "log")
 
 
-def test_p13_everything_works_in_a_namespace_without_a_network(tmp_path):
+def test_p13_nothing_is_asked_of_the_network_through_python(ran):
+    """No connection, no look-up of a name; and nothing is written into the home folder."""
+    assert ran.said == {"codes": [0] * 9, "asked": []}
+    assert sorted(ran.home.rglob("*")) == []
+
+
+def test_p13_everything_works_in_a_namespace_without_a_network(ran):
     if reason := why_no_namespace():
         pytest.skip(reason)
     control = subprocess.run([*NAMESPACE, sys.executable, "-c", OUTSIDE], capture_output=True, text=True, check=False)
-    said, home = run(tmp_path, *NAMESPACE)
 
     assert "unreachable" in control.stderr
-    assert said == {"codes": [0] * 9, "asked": []}
-    assert sorted(home.rglob("*")) == []
-    assert (tmp_path / "run" / "report" / "report.md").is_file()
+    assert ran.said["codes"] == [0] * 9
+    assert (ran.at / "run" / "report" / "report.md").is_file()
 
 
 ADDRESS = re.compile(r"\b(?:connect|sendto|sendmsg|sendmmsg)\(.*\{sa_family=(?P<family>AF_\w+)(?P<rest>[^}]*)")
@@ -99,19 +130,14 @@ def outside(log):
     return [m.group() for m in found if m["family"] not in local and not OURS.search(m["rest"])]
 
 
-def test_p13_no_system_call_names_an_outside_address(tmp_path):
+def test_p13_no_system_call_names_an_outside_address(ran, tmp_path):
     """What Python's hooks do not see: libraries in Rust and C++. A look-up of a name would be a call to port 53."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
-    strace = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg,sendmmsg", "-o")
-    control = subprocess.run([*strace, tmp_path / "control", sys.executable, "-c", OUTSIDE], capture_output=True, text=True, check=False)
-    if not (tmp_path / "control").is_file():
-        pytest.skip(f"this machine allows no strace: {control.stderr.strip()[:100]}")
-    said, _ = run(tmp_path, *strace, str(tmp_path / "log"))
+    if reason := why_no_strace():
+        pytest.skip(reason)
+    subprocess.run([*STRACE, tmp_path / "control", sys.executable, "-c", OUTSIDE], capture_output=True, check=False)
 
     assert len(outside((tmp_path / "control").read_text())) == 1
-    assert outside((tmp_path / "log").read_text()) == []
-    assert said == {"codes": [0] * 9, "asked": []}
+    assert outside(ran.log.read_text()) == []
 
 
 def test_run_06_a_missing_model_is_one_line_that_names_the_file(tmp_path):

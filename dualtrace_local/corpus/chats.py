@@ -129,4 +129,4 @@ def _front_matter(lines: list[bytes]) -> tuple[dict[str, str], list[bytes]]:
 
 def _date(text: str) -> str:
     date = epoch_field(float(text), "date") if _NUMBER.fullmatch(text.strip()) else date_field(text, "date")
-    return f"{date:%Y-%m-%d %H:%M:%S}"
+    return date.isoformat(" ", "seconds")
