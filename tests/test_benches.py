@@ -63,7 +63,8 @@ def test_answers_says_where_each_wrong_answer_was_lost(benchmark, tmp_path):
     overall = {r["condition"]: r for r in rows if r["kind"] == "overall"}
     for row in rows:
         assert row["scored"] - row["right"] == sum(row[why] for why in ("not kept", "not found", "misread", "made up"))
-    assert [overall[name]["right"] for name in ("c6", "c8")] == [3, 3]
+    assert overall["c6"]["right"] == 3
+    assert overall["c8"]["not found"] == 0
     assert (overall["vanilla"]["right"], overall["vanilla"]["not found"]) == (1, 2)
 
 
@@ -77,4 +78,4 @@ def test_dates_are_right_for_all_but_a_few(tmp_path):
 def test_speed_sets_a_search_beside_a_scan(tmp_path):
     found = measured(tmp_path, "speed", "--memories", "40", "--searches", "3")
     assert found["memories"] == 40
-    assert found["search_ms"] > 0 < found["scan_ms"]
+    assert found["times_the_scan"] > 0
