@@ -18,7 +18,7 @@ C8 = read_conditions().get("c8")
 
 def told(text, day, *, anchor="thing", hedged=False):
     date = datetime(2024, 1, day) if day else None
-    return SimpleNamespace(anchor=anchor, date=date, components=(Component(text, text, 0, hedged=hedged),))
+    return SimpleNamespace(status="active", anchor=anchor, date=date, components=(Component(text, text, 0, hedged=hedged),))
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,31 @@ def test_a_round_stays_with_the_memory_that_rests_on_it(store, embedder):
     for text in ("Was my shift at 6:00?", "When does my shift at the bakery start?"):
         for found in shown(store, text, embedder):
             assert not (found.fact and found.turns) or found.fact.rstrip(".").split()[-1] in found.turns[0].text
+
+
+def test_one_of_two_in_conflict_is_said_to_hold_and_the_other_goes_until_undone(tmp_path):
+    told_twice = [("My dentist is Doctor Varga.", 1), ("My dentist is Doctor Hollis.", 20)]
+    sessions = [kit.session(f"s{day}", f"2024-03-{day:02} 09:00", said, "I see.") for said, day in told_twice]
+    at = ("--store", tmp_path / "s")
+    kit.teach(tmp_path / "s", kit.jsonl(tmp_path / "in.jsonl", sessions))
+    (pair,) = kit.document(kit.dualtrace("memory", "conflicts", *at, "--json", model=None))["pairs"]
+    assert pair["kind"] == "conflict"
+
+    made = kit.document(kit.dualtrace("memory", "resolve", pair["earlier"]["id"][:12], *at, "--json"))["changes"]
+    assert [(c["memory"]["id"], c["action"]) for c in made] == [(pair["earlier"]["id"], "verify"), (pair["later"]["id"], "retract")]
+    assert kit.document(kit.dualtrace("memory", "conflicts", *at, "--json", model=None))["pairs"] == []
+    again = kit.dualtrace("memory", "resolve", pair["earlier"]["id"], *at)
+    assert (again.exit_code, "is in no conflict" in again.stderr) == (2, True)
+
+    kit.dualtrace("memory", "undo", pair["later"]["id"], *at)
+    (pair,) = kit.document(kit.dualtrace("memory", "conflicts", *at, "--json", model=None))["pairs"]
+    assert (pair["kind"], pair["earlier"]["status"], pair["later"]["status"]) == ("conflict", "verified", "observed")
+
+
+def test_what_the_owner_verified_is_not_superseded_by_what_was_only_said():
+    old, new = told("The user has three cats.", 1), told("The user now has four cats.", 9)
+    assert [p.kind for p in line_up([old, new])] == ["changed"]
+    old.status = "verified"
+    assert [p.kind for p in line_up([old, new])] == ["conflict"]
+    new.status = "verified"
+    assert [p.kind for p in line_up([old, new])] == ["changed"]

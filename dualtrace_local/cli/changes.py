@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
+from dualtrace_local.grounding.lineup import VERIFIED, line_up
 from dualtrace_local.records import Component, Memory, Scope
 
-from .common import emit, json_option, no_model, scope_option, store_option
+from .common import Choice, emit, json_option, model_options, no_model, scope_option, store_option
 from .daily import memory
+from .memories import by_option, change_json, mine
 from .render import opened, out, table
 
 
@@ -21,11 +25,9 @@ from .render import opened, out, table
 def conflicts(store_path: Path, scope: Scope, as_json: bool) -> None:
     """List memories that tell differently of one thing: changes, where the later one holds, and conflicts, where neither does.
 
-    Worked out anew each time from what is stored; nothing is stored by it. Status: observed is what the user said plainly, inferred what
-    they were unsure of.
+    Worked out anew each time from what is stored; nothing is stored by it. Status: verified is what the owner said is right, observed what
+    the user said plainly, inferred what they were unsure of.
     """
-    from dualtrace_local.grounding.lineup import line_up
-
     with opened(store_path) as store:
         known = store.memories(scope)
     found = [
@@ -38,9 +40,31 @@ def conflicts(store_path: Path, scope: Scope, as_json: bool) -> None:
         _show(found)
 
 
+@memory.command("resolve")
+@click.argument("memory_id", metavar="ID")
+@by_option
+@store_option
+@scope_option
+@model_options
+@json_option
+def resolve(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
+    """Say which of several memories in conflict holds: this one is verified, those that contradict it are retracted.
+
+    Each is a version of its own that `memory undo` takes back.
+    """
+    with mine(store_path, scope, choice) as own:
+        made = own.resolve(memory_id, by=by)
+    if as_json:
+        emit({"changes": [change_json(c) for c in made]})
+        return
+    for c in made:
+        out().print(f"{c.memory.id[:12]}: {c.action} by {c.by} at {c.at}: {c.memory.fact}", markup=False)
+
+
 def _told(source: Memory, component: Component) -> dict[str, str]:
     day = f"{source.date:%Y-%m-%d}" if source.date else ""
-    return {"id": source.id, "date": day, "status": "inferred" if component.hedged else "observed", "says": component.text}
+    status = VERIFIED if source.status == VERIFIED else "inferred" if component.hedged else "observed"
+    return {"id": source.id, "date": day, "status": status, "says": component.text}
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:

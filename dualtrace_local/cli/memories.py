@@ -29,7 +29,8 @@ def more() -> None:
     """What ``memory`` gets from here."""
 
 
-def _mine(store_path: Path, scope: Scope, choice: Choice | None = None) -> Memory:
+def mine(store_path: Path, scope: Scope, choice: Choice | None = None) -> Memory:
+    """The memory of one scope, told of what goes on."""
     from dualtrace_local import Memory
 
     models = choice.models if choice else None
@@ -38,13 +39,14 @@ def _mine(store_path: Path, scope: Scope, choice: Choice | None = None) -> Memor
 
 def _tell(made: Change, *, as_json: bool) -> None:
     if as_json:
-        emit(_change_json(made))
+        emit(change_json(made))
     else:
         render.out().print(f"change {made.number}: {made.action} by {made.by} at {made.at}")
         render.memory(made.memory)
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def change_json(change: Change) -> dict[str, Any]:
+    """A change as ``--json`` shows it."""
     return {
         "number": change.number,
         "action": change.action,
@@ -85,8 +87,8 @@ def edit(  # noqa: PLR0913, PLR0917 - one parameter for each option
     """
     from dualtrace_local.pipeline.correct import Edit
 
-    with _mine(store_path, scope, choice) as mine:
-        made = mine.edit(memory_id, Edit(fact or None, scene, anchor, category, info_type), by=by)
+    with mine(store_path, scope, choice) as own:
+        made = own.edit(memory_id, Edit(fact or None, scene, anchor, category, info_type), by=by)
     _tell(made, as_json=as_json)
 
 
@@ -99,8 +101,8 @@ def edit(  # noqa: PLR0913, PLR0917 - one parameter for each option
 @json_option
 def verify(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
     """Say that a memory is right. One that was retracted comes back."""
-    with _mine(store_path, scope, choice) as mine:
-        made = mine.verify(memory_id, by=by)
+    with mine(store_path, scope, choice) as own:
+        made = own.verify(memory_id, by=by)
     _tell(made, as_json=as_json)
 
 
@@ -113,8 +115,8 @@ def verify(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Choi
 @json_option
 def retract(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Choice, as_json: bool) -> None:
     """Take a memory out of every search, answer, list and export. Its history and its verbatim rounds stay; forget removes."""
-    with _mine(store_path, scope, choice) as mine:
-        made = mine.retract(memory_id, by=by)
+    with mine(store_path, scope, choice) as own:
+        made = own.retract(memory_id, by=by)
     _tell(made, as_json=as_json)
 
 
@@ -131,8 +133,8 @@ def undo(memory_id: str, number: int | None, by: str, store_path: Path, scope: S
 
     What other changes did stays. Refused when a later one changed the same again. What was forgotten cannot be undone.
     """
-    with _mine(store_path, scope, choice) as mine:
-        made = mine.undo(memory_id, number, by=by)
+    with mine(store_path, scope, choice) as own:
+        made = own.undo(memory_id, number, by=by)
     _tell(made, as_json=as_json)
 
 
@@ -144,10 +146,10 @@ def undo(memory_id: str, number: int | None, by: str, store_path: Path, scope: S
 @json_option
 def history(memory_id: str, store_path: Path, scope: Scope, as_json: bool) -> None:
     """Every version of a memory, or of all that were ever changed: what, by whom, when."""
-    with _mine(store_path, scope) as mine:
-        found = mine.history(memory_id)
+    with mine(store_path, scope) as own:
+        found = own.history(memory_id)
     if as_json:
-        emit({"changes": [_change_json(c) for c in found]})
+        emit({"changes": [change_json(c) for c in found]})
         return
     made = render.table("id", ">change", "what", "by", "at", "status", "anchor", "fact")
     for c in found:
@@ -195,8 +197,8 @@ def forget(  # noqa: PLR0913, PLR0917 - one parameter for each option
 
     which = Which(memory_id, session, source, anchor, words, everything)
     shown: list[Plan] = []
-    with _mine(store_path, scope) as mine:
-        done = mine.forget(which, _asking(shown, ask=not yes, dry_run=dry_run, as_json=as_json))
+    with mine(store_path, scope) as own:
+        done = own.forget(which, _asking(shown, ask=not yes, dry_run=dry_run, as_json=as_json))
     if as_json:
         emit(_forgotten_json(shown[0], done))
     elif done:

@@ -2,7 +2,8 @@
 
 Newer is not truer by itself. A later statement supersedes an earlier one when the user said that something changed ("now", "no longer",
 "moved"), or gave a new value for the same thing without doubt. What was unsure, said on the same day or undated contradicts and
-supersedes nothing. What happened twice happened twice: two events are never lined up. The order of teaching does not matter, dates do.
+supersedes nothing; what the owner has verified is superseded by nothing less. What happened twice happened twice: two events are never
+lined up. The order of teaching does not matter, dates do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from .words import names, numbers, stems
 
 SHARED = 0.5
 """Share of the words of the shorter statement, numbers and names apart, from which two speak of the same thing."""
+
+VERIFIED = "verified"
+"""Status of a memory that the owner has said is right: nothing that only the gate let in supersedes it."""
 
 COMMON = 40
 """Statements that may share a word before it says nothing about what they are about."""
@@ -45,7 +49,7 @@ _WORDS_OF_CHANGE = stems(
 
 
 class Told(Protocol):
-    """What has components, an anchor and a date: a memory, or an item that is shown."""
+    """What has components, an anchor, a date and a status: a memory."""
 
     @property
     def anchor(self) -> str: ...  # noqa: D102
@@ -53,6 +57,8 @@ class Told(Protocol):
     def date(self) -> datetime | None: ...  # noqa: D102
     @property
     def components(self) -> tuple[Component, ...]: ...  # noqa: D102
+    @property
+    def status(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def _candidates(memories: Sequence[Told]) -> Iterable[tuple[int, int]]:
     """Pairs that share an anchor, or a word that few have."""
     having: dict[str, set[int]] = defaultdict(set)
     for at, memory in enumerate(memories):
-        for word in {f"anchor {memory.anchor}", *(w for c in memory.components for w in _subject(c))}:
+        for word in {f"anchor {memory.anchor}", *(w for c in memory.components for w in _subject(c.text))}:
             having[word].add(at)
     return {pair for group in having.values() if len(group) <= COMMON for pair in combinations(sorted(group), 2)}
 
@@ -110,7 +116,8 @@ def _kind(was: Component, told: Component, earlier: Told, later: Told) -> Litera
     ):
         return None
     dated = bool(earlier.date and later.date and earlier.date.date() < later.date.date())
-    if not dated or (told.hedged and not was.hedged):
+    doubted = (told.hedged and not was.hedged) or (earlier.status == VERIFIED and later.status != VERIFIED)
+    if not dated or doubted:
         return "conflict"
     return "changed" if stated or (numbered and not names(told.text) - names(was.text)) else "conflict"
 

@@ -12,6 +12,7 @@ from typing import Self
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import ConfigError, DataError, EngineError
+from dualtrace_local.grounding.lineup import VERIFIED, line_up
 from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
 from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
@@ -133,6 +134,17 @@ class Memory:
     def retract(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> Change:
         """Take a memory out of every search, answer, list and export. It stays in the history; its verbatim rounds stay too."""
         return self._changed(memory_id, "retract", by, at, with_status("retracted"))
+
+    def resolve(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> list[Change]:
+        """Say that this memory holds: it is verified, and those that contradict it are retracted. Raises ConfigError when none does."""
+        with self._store_for_reading() as store:
+            known, chosen = store.memories(self.scope), store.memory(memory_id, self.scope)
+        pairs = [(known[p.earlier], known[p.later]) for p in line_up(known) if p.kind == "conflict"]
+        others = [b if a.id == chosen.id else a for a, b in pairs if chosen.id in (a.id, b.id)]
+        if not others:
+            raise ConfigError(f"memory {chosen.id[:12]} is in no conflict; `dualtrace memory conflicts` lists those that are")
+        made = [] if chosen.status == VERIFIED else [self.verify(chosen.id, by=by, at=at)]
+        return made + [self.retract(other, by=by, at=at) for other in dict.fromkeys(o.id for o in others)]
 
     def undo(self, memory_id: str, number: int | None = None, *, by: str = "", at: datetime | None = None) -> Change:
         """Put back what change ``number`` changed (the newest by default), whatever was changed elsewhere since."""
