@@ -1,6 +1,8 @@
 """Awkward inputs from the field, end to end through the commands, each with the outcome that is right. Inputs are invented.
 
-What concerns the words of a model (cases LME-13, 14, 15, OUT-02, 05) is in test_pipeline.py, kills and windows (RUN-01, 07) in test_cli.py.
+What concerns the words of a model (cases LME-13, 14, 15, OUT-02, 05) is in test_pipeline.py, kills and windows (RUN-01, 07) in test_cli.py,
+exports (GPT, CLA) in test_imports.py, orders and control tokens (TXT-06, 07, 08, 11) in test_hostile.py and test_engines.py, the network
+(RUN-06) in test_offline.py.
 """
 
 import json
