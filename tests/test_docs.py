@@ -47,6 +47,14 @@ def test_files_named_in_the_readme_exist():
         assert (ROOT / path).exists() or (ROOT / "dualtrace_local" / path).exists(), path
 
 
+def test_tests_named_in_the_readme_exist():
+    there = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    named = re.findall(r"`(test_\w+)\*?`", README[: README.index(START)])
+
+    assert len(named) > 20
+    assert [name for name in named if f"def {name}" not in there] == []
+
+
 # ----------------------------------------------------------------------------------------------------------- wheel
 
 

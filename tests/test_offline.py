@@ -56,6 +56,10 @@ def commands(at):
         ["ask", "What did I name my boat?", "--store", store, "--condition", "history"],
         ["remember", "The spare key is in the blue jar.", "--store", store],
         ["memory", "list", "--store", store],
+        ["memory", "export", at / "memories.jsonl", "--store", store],
+        ["memory", "import", at / "memories.jsonl", "--store", at / "copy"],
+        ["memory", "forget", "--search", "blue jar", "--yes", "--store", store],
+        ["store", "check", "--read-data", "--store", store],
         ["data", "check", bench],
         ["run", bench, "--out", run, "--conditions", "c6"],
         ["judge", "run", run],
@@ -105,7 +109,7 @@ def ran(tmp_path_factory):
 
 def test_p13_nothing_is_asked_of_the_network_through_python(ran):
     """No connection, no look-up of a name; and nothing is written into the home folder."""
-    assert ran.said == {"codes": [0] * 9, "asked": []}
+    assert ran.said == {"codes": [0] * 13, "asked": []}
     assert sorted(ran.home.rglob("*")) == []
 
 
@@ -115,7 +119,7 @@ def test_p13_everything_works_in_a_namespace_without_a_network(ran):
     control = subprocess.run([*NAMESPACE, sys.executable, "-c", OUTSIDE], capture_output=True, text=True, check=False)
 
     assert "unreachable" in control.stderr
-    assert ran.said["codes"] == [0] * 9
+    assert ran.said["codes"] == [0] * 13
     assert (ran.at / "run" / "report" / "report.md").is_file()
 
 

@@ -92,13 +92,18 @@ def test_credentials_are_in_no_file_of_a_store_and_in_no_output(tmp_path):
         kit.dualtrace("memory", "list", "--store", store, "--json"),
         kit.dualtrace("store", "dump", "--store", store),
     ]
+    ids = [m["id"] for m in json.loads(told[-2].stdout)["memories"]]
     shown = [
-        kit.dualtrace("memory", "show", m["id"], "--store", store) for m in json.loads(told[-2].stdout)["memories"]
-    ]  # fmt: skip
+        *(kit.dualtrace("memory", "show", i, "--store", store) for i in ids),
+        kit.dualtrace("memory", "edit", ids[0], "--fact", f"The user notes {ALL}.", "--by", SAID["password"], "--store", store, "--json"),
+        kit.dualtrace("memory", "history", "--store", store),
+        kit.dualtrace("memory", "export", tmp_path / "archive.jsonl", "--store", store),
+        kit.dualtrace("memory", "export", tmp_path / "markdown", "--format", "markdown", "--store", store),
+    ]
 
     assert told[0].exit_code == told[1].exit_code == 3
     assert all(result.exit_code in (0, 3) for result in told + shown), [output(r) for r in told if r.exit_code not in (0, 3)]
-    assert leaks(store, *map(output, told + shown)) == []
+    assert leaks(store, tmp_path / "archive.jsonl", tmp_path / "markdown", *map(output, told + shown)) == []
     assert seen(store)
     assert CONTROL in output(told[-1])
     assert f'date not readable: "my router password is {MASK}' in told[0].stderr
