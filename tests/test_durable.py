@@ -162,7 +162,7 @@ def test_p07_a_reader_sees_whole_sessions_while_another_process_writes(mine, emb
 
 
 def test_a_store_taught_one_session_at_a_time_stays_small(base, embedder, tmp_path):
-    """The bench does it 5,000 times; a few dozen show that files are put together and check sums do not pile up."""
+    """A few dozen show that files are put together and that the store is as large as one that was taught at once."""
     scopes = [Scope(f"u{n}") for n in range(60)]
     for name in ("one", "many"):
         subprocess.run(["cp", "-a", str(base), str(tmp_path / name)], check=True)
