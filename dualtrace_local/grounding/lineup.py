@@ -80,7 +80,7 @@ def _candidates(memories: Sequence[Told]) -> Iterable[tuple[int, int]]:
     """Pairs that share an anchor, or a word that few have."""
     having: dict[str, set[int]] = defaultdict(set)
     for at, memory in enumerate(memories):
-        for word in {f"anchor {memory.anchor}", *(w for c in memory.components for w in _subject(c))}:
+        for word in {f"anchor {memory.anchor}", *(w for c in memory.components for w in _subject(c.text))}:
             having[word].add(at)
     return {pair for group in having.values() if len(group) <= COMMON for pair in combinations(sorted(group), 2)}
 
