@@ -65,7 +65,6 @@ _OWN = (
     ("the totals of a teach", ("read", "taught", "dropped", "unchanged")),
     ("an answer", ("question", "answer", "state", "confidence", "sources")),
     ("an archive of memories", ("archive", "made_by")),
-    ("a memory", ("session_key", "anchor", "components", "scene")),
 )
 """Files and documents of this program by fields that they alone have together."""
 
@@ -89,6 +88,8 @@ def own(record: Record) -> str:
     """
     if isinstance(record.get("session"), str) and {"status", "memories"} <= record.keys():
         return "what was remembered"
+    if {"session_key", "anchor", "components", "scene"} <= record.keys():
+        return "a memory"  # with the turns it rests on, which would pass for a chat
     if any(name in record for name in _CHAT):
         return ""
     if record.get("table") in _TABLES:

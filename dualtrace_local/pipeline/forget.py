@@ -128,7 +128,7 @@ def planned(store: Store, scope: Scope, which: Which) -> Plan:
 
 def _is_meant(row: LedgerRow, which: Which) -> bool:
     if which.source:
-        return Path(row.source).name == Path(which.source).name
+        return Path(which.source).name in Path(row.source).parts  # an archive, or a file in it
     return which.session == row.external_id or (len(which.session) >= KEY_PART and row.key.startswith(which.session))
 
 
