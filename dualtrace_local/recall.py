@@ -47,9 +47,10 @@ SPARE = 64
 """Tokens that a chat template may add to a prompt."""
 
 MORE_PROMPTS = {"recalled": ("scene_system", "scene", "read_recalled"), "quote": ("read_quote",)}
+"""Prompts that reading needs beside ``Reader.PROMPTS``, by what stands for the scene in a condition."""
+
 MERGED_PROMPTS = ("read_merged", "read_worked", "read_count")
 """The same for items that carry rounds beside facts: read_worked where code worked something out, read_count for counts and sums."""
-"""Prompts that reading needs beside ``Reader.PROMPTS``, by what stands for the scene in a condition."""
 
 _Note = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{9,240}\.$')]
 _Reply = Annotated[str, StringConstraints(pattern=r'^[^"\\ \n,.;:!?()-][^"\\\n]{0,200}\.$')]

@@ -192,8 +192,8 @@ class RunFolder:
         """Wall seconds by stage over all starts."""
         found: dict[str, float] = {}
         for line in self.lines("usage.jsonl").read():
-            found[line["stage"]] = round(found.get(line["stage"], 0.0) + line["seconds"], 2)
-        return found
+            found[line["stage"]] = found.get(line["stage"], 0.0) + line["seconds"]
+        return {stage: round(seconds, 2) for stage, seconds in found.items()}
 
 
 class Meter:
