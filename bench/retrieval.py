@@ -219,10 +219,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     options.add_argument("datasets", nargs="+", type=Path)
     options.add_argument("--store", type=Path, help="a store in which the same sessions are taught")
+    options.add_argument("--model", help="the model whose tokens are counted")
     options.add_argument("--out", type=Path, default=RESULT)
     chosen = options.parse_args(arguments)
     result: dict[str, Any] = {"versions": versions(), "first": FIRST, "data": {}}
-    with Parts(read_models()) as parts, tempfile.TemporaryDirectory() as place:
+    with Parts(read_models().with_roles(read=chosen.model)) as parts, tempfile.TemporaryDirectory() as place:
         result |= {"embedder": parts.name(Role.EMBED), "tokens_of": parts.name(Role.READ)}
         for number, path in enumerate(chosen.datasets):
             found, tallies = list(haystacks(path)), Tallies()

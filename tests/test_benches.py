@@ -35,7 +35,7 @@ def benchmark(tmp_path_factory):
 
 
 def test_retrieval_compares_all_ways_at_no_more_tokens(benchmark, tmp_path):
-    found = measured(tmp_path, "retrieval", benchmark)
+    found = measured(tmp_path, "retrieval", benchmark, "--model", "scripted")
     rows = {(r["way"], r["first"]): r for r in found["data"]["rows.json"]["rows"]}
     assert {way for way, _ in rows} == {
         "vectors",
@@ -54,7 +54,7 @@ def test_retrieval_compares_all_ways_at_no_more_tokens(benchmark, tmp_path):
 
 def test_retrieval_of_a_taught_store_has_rows_with_facts_and_scenes(benchmark, tmp_path):
     kit.teach(tmp_path / "s", benchmark)
-    rows = measured(tmp_path, "retrieval", benchmark, "--store", tmp_path / "s")["data"]["rows.json"]["rows"]
+    rows = measured(tmp_path, "retrieval", benchmark, "--store", tmp_path / "s", "--model", "scripted")["data"]["rows.json"]["rows"]
     assert {"+ facts", "+ scenes"} <= {r["way"] for r in rows}
 
 
