@@ -151,17 +151,20 @@ def test_commands_correct_and_show(mine):
     shown = kit.dualtrace("memory", "show", found[:10], "--store", mine.path).stdout
     assert "ROUND 1" in shown
     assert "A lovely name." in shown
+    edited = kit.dualtrace("memory", "edit", found, "--fact", "The boat is Periwinkle.", "--store", mine.path).stdout
+    assert "> The boat is Periwinkle. (a correction)" in edited
+    kit.dualtrace("memory", "undo", found, "--store", mine.path)
     for arguments in (
         ("edit", found, "--category", "boats", "--by", "Ann"),
         ("verify", found),
         ("retract", found),
         ("undo", found),
-        ("undo", found, "1"),
+        ("undo", found, "3"),
     ):
         result = kit.dualtrace("memory", *arguments, "--store", mine.path, "--json")
         assert result.exit_code == 0, result.stderr
         assert kit.document(result)["memory"]["id"] == found
     listed = kit.document(kit.dualtrace("memory", "history", "--store", mine.path, "--json"))["changes"]
-    assert [c["action"] for c in listed] == ["taught", "edit", "verify", "retract", "undo 3", "undo 1"]
-    assert "undo 3" in kit.dualtrace("memory", "history", found, "--store", mine.path).stdout
+    assert [c["action"] for c in listed] == ["taught", "edit", "undo 1", "edit", "verify", "retract", "undo 5", "undo 3"]
+    assert "undo 5" in kit.dualtrace("memory", "history", found, "--store", mine.path).stdout
     assert boat(mine)["status"] == "verified"

@@ -225,7 +225,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None, turns: Sequ
         found.scene or f"none ({found.scene_refused or 'not asked for'})",
         "",
         "THE USER'S WORDS",
-        *dict.fromkeys(f"> {c.quote}" for c in found.components),
+        *dict.fromkeys(f"> {c.quote}{' (a correction)' if c.said_by == 'owner' else ''}" for c in found.components),
     ]
     for said in turns:
         text += ["", f"ROUND {said.ordinal + 1}", said.text]
