@@ -76,8 +76,9 @@ class Reader:
     def request(self, question: Question, delivered: Delivered, scene: str = "") -> Request:
         """The one reading call. Everything that the reader may know is in it; gold never is. ``scene``: one that was made for it."""
         shown = prompts.fence(self.context(question, delivered.items), self.secret, question.text)
-        name = "read_recalled" if scene else _prompt_for(question, delivered)
-        beside = {"read_recalled": ("scene", scene), "read_worked": ("worked", _worked_facts(question, delivered))}.get(name)
+        worked = _worked_facts(question, delivered)
+        name = "read_recalled" if scene else _prompt_for(question, delivered, worked)
+        beside = {"read_recalled": ("scene", scene), "read_worked": ("worked", worked)}.get(name)
         more = {beside[0]: prompts.fence(beside[1], self.secret, question.text)} if beside else {}
         text = self._prompt(name, question, items=shown, **more)
         handles = tuple(i.handle for i in delivered.items)
@@ -182,9 +183,9 @@ def _with_count(answer: str, counted: str, question: Question, used: Sequence[It
     return answer[: places[0].start()] + counted + answer[places[0].end() :] if len(places) == 1 else answer
 
 
-def _prompt_for(question: Question, delivered: Delivered) -> str:
+def _prompt_for(question: Question, delivered: Delivered, worked: str) -> str:
     if delivered.merged:
-        return "read_count" if _counts(question) else "read_worked" if _worked_facts(question, delivered) else "read_merged"
+        return "read_count" if _counts(question) else "read_worked" if worked else "read_merged"
     if delivered.state is State.A:
         return "read_scene"
     verbatim, quoted = (any(field) for field in zip(*((i.turns, i.quote) for i in delivered.items), strict=True))

@@ -212,8 +212,13 @@ def test_what_is_shown_on_a_screen_holds_no_escape_sequence(tmp_path):
         kit.dualtrace("memory", "list", "--store", tmp_path / "store"),
         kit.dualtrace("memory", "show", memory["id"], "--store", tmp_path / "store"),
         kit.dualtrace("ask", "How many kayaks do I own?", "--store", tmp_path / "store"),
+        kit.dualtrace("memory", "forget", memory["id"], "--dry-run", "--store", tmp_path / "store"),
+        kit.dualtrace("memory", "verify", memory["id"], "--by", "Bo\x1b[2J", "--store", tmp_path / "store"),
+        kit.dualtrace("memory", "history", "--store", tmp_path / "store"),
     ]
 
+    assert [result.exit_code for result in shown] == [0] * 6
+    assert all("kayaks" in result.stdout for result in shown)
     assert "\u202e" in json.dumps(memory, ensure_ascii=False)
     assert memory["instruction_like"] is True
     assert "contains instruction-like text" in shown[1].stdout

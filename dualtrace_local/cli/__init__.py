@@ -9,7 +9,7 @@ import click
 from dualtrace_local import __version__
 from dualtrace_local.errors import DualtraceError
 
-from . import changes  # noqa: F401 - adds `memory conflicts`
+from .changes import conflicts, resolve
 from .common import say
 from .conditions import conditions
 from .daily import ask, memory, remember, store, teach
@@ -17,9 +17,9 @@ from .data import data
 from .experiments import demo, run
 from .judging import judge, report
 from .machine import doctor, models
-from .memories import more as on_memories
+from .memories import edit, export, forget, history, import_, retract, undo, verify
 from .stats import compare, stats
-from .stores import more as on_stores
+from .stores import check, migrate, optimize, reembed
 
 HELP = ["-h", "--help"]
 
@@ -54,7 +54,9 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-memory.commands.update(on_memories.commands)
-store.commands.update(on_stores.commands)
+for command in (edit, verify, retract, undo, history, conflicts, resolve, forget, export, import_):
+    memory.add_command(command)
+for command in (check, optimize, reembed, migrate):
+    store.add_command(command)
 for command in (demo, teach, remember, ask, run, conditions, judge, report, compare, stats, memory, store, data, models, doctor):
     main.add_command(command)

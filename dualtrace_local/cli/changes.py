@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from dualtrace_local.grounding.lineup import VERIFIED, line_up
-from dualtrace_local.records import Component, Memory, Scope
+from dualtrace_local.grounding.lineup import line_up
+from dualtrace_local.records import VERIFIED, Component, Memory, Scope
 
 from .common import Choice, emit, json_option, model_options, no_model, scope_option, store_option
-from .daily import memory
 from .memories import by_option, change_json, mine
 from .render import opened, out, table
 
 
-@memory.command("conflicts")
+@click.command()
 @store_option
 @scope_option
 @no_model
@@ -40,7 +39,7 @@ def conflicts(store_path: Path, scope: Scope, as_json: bool) -> None:
         _show(found)
 
 
-@memory.command("resolve")
+@click.command()
 @click.argument("memory_id", metavar="ID")
 @by_option
 @store_option

@@ -24,11 +24,6 @@ NAMED = 20
 by_option = click.option("--by", default="", metavar="NAME", help="Who says so; the name of this account by default.")
 
 
-@click.group()
-def more() -> None:
-    """What ``memory`` gets from here."""
-
-
 def mine(store_path: Path, scope: Scope, choice: Choice | None = None) -> Memory:
     """The memory of one scope, told of what goes on."""
     from dualtrace_local import Memory
@@ -56,7 +51,7 @@ def change_json(change: Change) -> dict[str, Any]:
     }
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", metavar="ID")
 @click.option("--fact", multiple=True, metavar="SENTENCE", help="What is right. Repeat it for a fact of several sentences.")
 @click.option("--scene", metavar="TEXT", help="A scene that goes with it; an empty text takes it away.")
@@ -92,7 +87,7 @@ def edit(  # noqa: PLR0913, PLR0917 - one parameter for each option
     _tell(made, as_json=as_json)
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", metavar="ID")
 @by_option
 @store_option
@@ -106,7 +101,7 @@ def verify(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Choi
     _tell(made, as_json=as_json)
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", metavar="ID")
 @by_option
 @store_option
@@ -120,7 +115,7 @@ def retract(memory_id: str, by: str, store_path: Path, scope: Scope, choice: Cho
     _tell(made, as_json=as_json)
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", metavar="ID")
 @click.argument("number", required=False, type=click.IntRange(min=1), metavar="[CHANGE]")
 @by_option
@@ -138,7 +133,7 @@ def undo(memory_id: str, number: int | None, by: str, store_path: Path, scope: S
     _tell(made, as_json=as_json)
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", required=False, default="", metavar="[ID]")
 @store_option
 @scope_option
@@ -160,7 +155,7 @@ def history(memory_id: str, store_path: Path, scope: Scope, as_json: bool) -> No
 # ---------------------------------------------------------------------------------------------------------- forget
 
 
-@more.command()
+@click.command()
 @click.argument("memory_id", required=False, default="", metavar="[ID]")
 @click.option("--session", default="", metavar="ID", help="A whole session, by its id in the source or the beginning of its key.")
 @click.option("--source", default="", metavar="FILE", help="Every session of a taught file, by its name.")
@@ -273,7 +268,7 @@ def _forgotten(done: Forgotten) -> None:
 # --------------------------------------------------------------------------------------------------- export, import
 
 
-@more.command()
+@click.command()
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["archive", "markdown"]), default="archive", show_default=True,
               help="archive: one file of JSON lines with everything but vectors; markdown: a folder to read, a file a trace.")  # fmt: skip
@@ -299,7 +294,7 @@ def export(target: Path, form: str, all_scopes: bool, store_path: Path, scope: S
         click.echo(f"{done.memories} memories of {done.sessions} sessions in {done.files} files")
 
 
-@more.command("import")
+@click.command("import")
 @click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--again", is_flag=True, help="Bring back what was forgotten by order too.")
 @store_option

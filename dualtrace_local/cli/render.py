@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dualtrace_local.config import Models, ModelSpec
 from dualtrace_local.domains.prompts import visible
-from dualtrace_local.records import Answer, Memory, Round, Session, plain
+from dualtrace_local.records import OWNER, Answer, Memory, Round, Session, plain
 
 from .common import roles_of, say
 
@@ -32,14 +32,28 @@ WIDTH = 118
 """Columns where stdout is no terminal."""
 
 
+class _Console(Console):
+    """Shows strings without invisible and control characters, which could forge what a terminal shows."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(o) if isinstance(o, str) else o for o in objects), **options)
+
+
+class _Table(Table):
+    """The same for cells."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(visible(c) if isinstance(c, str) else c for c in cells), **options)
+
+
 def out() -> Console:
     """The console for results. Text from chats is never read as markup."""
-    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    return _Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def table(*columns: str, title: str = "") -> Table:
     """A plain table; columns that begin with ``>`` are set to the right."""
-    made = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    made = _Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in columns:
         made.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
     return made
@@ -121,7 +135,7 @@ def answer(found: Answer) -> None:
         said_by = source.said_by.replace(" and ", " and the ")
         kind, what = ("round", f"verbatim round, said by the {said_by}") if said_by else ("memory", source.anchor)
         line = f"  {source.date or 'undated'}  {what}  session {source.session_id}  {kind} {source.memory_id[:12]}"
-        console.print(visible(line), soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def remembered_json(found: Remembered) -> dict[str, Any]:
@@ -192,7 +206,7 @@ def memories(found: Sequence[Memory]) -> None:
             m.anchor,
             str(m.evidence.total),
             "dual" if m.scene else "fact",
-            visible(m.fact),
+            m.fact,
         )
     out().print(made)
     out().print(f"{len(found)} memories, {sum(bool(m.scene) for m in found)} with a scene")
@@ -225,7 +239,7 @@ def memory(found: Memory, source: LedgerRow | Session | None = None, turns: Sequ
         found.scene or f"none ({found.scene_refused or 'not asked for'})",
         "",
         "THE USER'S WORDS",
-        *dict.fromkeys(f"> {c.quote}{' (a correction)' if c.said_by == 'owner' else ''}" for c in found.components),
+        *dict.fromkeys(f"> {c.quote}{' (a correction)' if c.said_by == OWNER else ''}" for c in found.components),
     ]
     for said in turns:
         text += ["", f"ROUND {said.ordinal + 1}", said.text]

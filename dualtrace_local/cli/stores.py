@@ -11,12 +11,7 @@ from dualtrace_local.records import plain
 from .common import Choice, emit, json_option, listener, model_options, no_model, say, store_option
 
 
-@click.group()
-def more() -> None:
-    """What ``store`` gets from here."""
-
-
-@more.command()
+@click.command()
 @click.option("--read-data", is_flag=True, help="Read every byte and compare it with what was written.")
 @store_option
 @no_model
@@ -40,7 +35,7 @@ def check(read_data: bool, store_path: Path, as_json: bool) -> None:
     click.get_current_context().exit(1 if found.problems else 0)
 
 
-@more.command()
+@click.command()
 @store_option
 @no_model
 @json_option
@@ -55,7 +50,7 @@ def optimize(store_path: Path, as_json: bool) -> None:
         click.echo(f"{before:,} bytes before, {after:,} after")
 
 
-@more.command()
+@click.command()
 @click.option("--embed-model", metavar="NAME", help="The new embedding model; that of the role embed by default.")
 @store_option
 @model_options
@@ -82,7 +77,7 @@ def reembed(embed_model: str | None, store_path: Path, choice: Choice, as_json: 
         click.echo(f"{done} vectors by {model}" if done else f"the store has the vectors of {model} already")
 
 
-@more.command()
+@click.command()
 @store_option
 @no_model
 @json_option

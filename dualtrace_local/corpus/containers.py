@@ -76,7 +76,7 @@ def _in_archive(path: Path) -> Iterator[Part]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = sorted((m for m in archive.infolist() if not m.is_dir()), key=lambda m: m.filename)
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):  # the second for a version of zip that Python does not know
         raise DataError(f"{path.name} is a damaged zip archive; copy it again, or unpack it and name the file in it.") from None
     except OSError as problem:
         unreadable(path, problem)

@@ -17,15 +17,12 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Literal, Protocol
 
-from dualtrace_local.records import Component
+from dualtrace_local.records import VERIFIED, Component
 
 from .words import names, numbers, stems
 
 SHARED = 0.5
 """Share of the words of the shorter statement, numbers and names apart, from which two speak of the same thing."""
-
-VERIFIED = "verified"
-"""Status of a memory that the owner has said is right: nothing that only the gate let in supersedes it."""
 
 COMMON = 40
 """Statements that may share a word before it says nothing about what they are about."""

@@ -13,13 +13,10 @@ from pathlib import Path
 from dualtrace_local.domains.personal import FOOTER
 from dualtrace_local.errors import ConfigError, DataError, StoreError
 from dualtrace_local.masking import mask
-from dualtrace_local.records import Component, Memory, Scope
+from dualtrace_local.records import OWNER, Component, Memory, Scope
 from dualtrace_local.store import Change, Store, undone
 
 from .parts import Parts
-
-OWNER = "owner"
-"""Who a corrected sentence was said by."""
 
 LONGEST, LONGEST_ANCHOR = 2000, 64
 """Characters of one corrected text, and of an anchor."""

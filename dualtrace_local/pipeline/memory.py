@@ -12,10 +12,10 @@ from typing import Self
 from dualtrace_local.config import Condition, Models, Role, TeachSettings, read_conditions, read_models
 from dualtrace_local.engines.driver import Job
 from dualtrace_local.errors import ConfigError, DataError, EngineError
-from dualtrace_local.grounding.lineup import VERIFIED, line_up
+from dualtrace_local.grounding.lineup import line_up
 from dualtrace_local.masking import mask
 from dualtrace_local.recall import Reader, recall
-from dualtrace_local.records import Answer, Delivered, Failure, Question, Scope, State, digest_of
+from dualtrace_local.records import RETRACTED, VERIFIED, Answer, Delivered, Failure, Question, Scope, State, digest_of
 from dualtrace_local.records import Memory as MemoryRecord
 from dualtrace_local.report import TeachTotals
 from dualtrace_local.search import View, search
@@ -129,11 +129,11 @@ class Memory:
 
     def verify(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> Change:
         """Say that a memory is right; one that was retracted comes back."""
-        return self._changed(memory_id, "verify", by, at, with_status("verified"))
+        return self._changed(memory_id, "verify", by, at, with_status(VERIFIED))
 
     def retract(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> Change:
         """Take a memory out of every search, answer, list and export. It stays in the history; its verbatim rounds stay too."""
-        return self._changed(memory_id, "retract", by, at, with_status("retracted"))
+        return self._changed(memory_id, "retract", by, at, with_status(RETRACTED))
 
     def resolve(self, memory_id: str, *, by: str = "", at: datetime | None = None) -> list[Change]:
         """Say that this memory holds: it is verified, and those that contradict it are retracted. Raises ConfigError when none does."""

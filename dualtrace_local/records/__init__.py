@@ -15,6 +15,10 @@ from .recalled import (
     Verdict,
 )
 from .taught import (
+    ACTIVE,
+    OWNER,
+    RETRACTED,
+    VERIFIED,
     Completion,
     Component,
     Done,
@@ -42,7 +46,11 @@ from .taught import (
 
 __all__ = [
     "ABSTENTION",
+    "ACTIVE",
     "CONFIDENCE",
+    "OWNER",
+    "RETRACTED",
+    "VERIFIED",
     "Answer",
     "Completion",
     "Component",

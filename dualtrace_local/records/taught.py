@@ -263,12 +263,19 @@ class EventDate:
     approximate: bool = False
 
 
+OWNER = "owner"
+"""Who said a sentence that the owner corrected."""
+
+ACTIVE, VERIFIED, RETRACTED = "active", "verified", "retracted"
+"""Status of a memory: as the gate let it in; the owner says it is right; in no answer any more."""
+
+
 @dataclass(frozen=True)
 class Component:
     """One third-person sentence of a fact trace and what it rests on.
 
     ``quote`` is the user's own words, ``turn`` the 0-based position of their turn, ``said_by`` that turn's role,
-    ``hedged`` whether the user was unsure. Of a correction by the owner ``said_by`` is ``owner`` and ``turn`` -1.
+    ``hedged`` whether the user was unsure. Of a correction by the owner ``said_by`` is ``OWNER`` and ``turn`` -1.
     """
 
     text: str
@@ -285,7 +292,7 @@ class Memory:
 
     ``ordinal`` is its 0-based place in its session; ``info_type`` is discrete, compositional or relational;
     ``scene_refused`` says why there is no scene although the tier asked for one. ``version`` counts the owner's changes, 0 is as
-    taught; ``status`` is ``active``, ``verified`` (the owner says it is right) or ``retracted`` (in no answer any more).
+    taught; ``status`` is ``ACTIVE``, ``VERIFIED`` or ``RETRACTED``.
     """
 
     session_key: str
@@ -300,7 +307,7 @@ class Memory:
     components: tuple[Component, ...]
     scene: str = ""
     scene_refused: str = ""
-    status: str = "active"
+    status: str = ACTIVE
     version: int = 0
 
     @cached_property

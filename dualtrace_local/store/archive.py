@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from dualtrace_local.errors import DataError
-from dualtrace_local.masking import mask
+from dualtrace_local.masking import mask_value
 from dualtrace_local.records import Memory, Scope
 
 from .changes import change_record
@@ -115,24 +115,15 @@ def row_of(line: Mapping[str, Any]) -> dict[str, Any]:
                 NESTED[name].validate_python(value)
             except ValidationError as problem:
                 raise DataError(f"{name} does not have the shape that an export writes") from problem
-            value = json.dumps(_masked(value), ensure_ascii=False, separators=(",", ":"))
+            value = json.dumps(mask_value(value), ensure_ascii=False, separators=(",", ":"))
         elif not isinstance(value, kind) or isinstance(value, bool):
             raise DataError(f"{name} is a {type(value).__name__}, not a {kind.__name__}")
-        row[name] = _masked(value)
+        row[name] = mask_value(value)  # an export holds no credential; a file that somebody changed may
     for name in ("key", "id", "session_key", "memory_id"):
         if name in row and not HEX.fullmatch(row[name]):
             raise DataError(f"{name} is not an id; ids are hexadecimal")
     row["scope"] = scope_hash(Scope(row["user"], row["project"]))
     return row
-
-
-def _masked(value: Any) -> Any:
-    """Texts without credentials; what an export wrote has none, so that nothing changes."""
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, list):
-        return [_masked(v) for v in value]
-    return {k: _masked(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def checked(bundle: Bundle) -> list[Memory]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreError
+from dualtrace_local.records import ACTIVE
 
 from .durable import ASIDE, FOLDER_MODE, WriterLock, crashpoint, settle, size_of
 from .folder import UNREADABLE, Folder, Say, told
@@ -143,7 +144,7 @@ def _filled(rows: pa.Table, table: str, kind: pa.Schema) -> pa.Table:
     for column in kind:
         if column.name in rows.schema.names:
             continue
-        value = {"status": "active", "kind": "session"}.get(column.name, 0 if column.type == pa.int64() else "")
+        value = {"status": ACTIVE, "kind": "session"}.get(column.name, 0 if column.type == pa.int64() else "")
         filled = rows["key"] if (table, column.name) == ("forgotten", "session_key") else pa.array([value] * rows.num_rows, column.type)
         rows = rows.append_column(column, filled)
     return rows.select(kind.names).cast(kind)

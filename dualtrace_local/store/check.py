@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualtrace_local.errors import StoreError
-from dualtrace_local.records import Memory, Scope, digest_of
+from dualtrace_local.records import RETRACTED, Memory, Scope, digest_of
 
 from .changes import change_record
 from .folder import Folder, Say
@@ -145,7 +145,7 @@ def _vectors(folder: Folder) -> Iterator[Problem]:
             yield from (Problem(f"vectors {row['id'][:12]}", what) for what in _key(row, text, dimension))
     for memory in memories.values():
         has = {kind for kind in TAUGHT_KINDS if (memory.id, kind) in there}
-        if has != (set() if memory.status == "retracted" else set(TAUGHT_KINDS)):
+        if has != (set() if memory.status == RETRACTED else set(TAUGHT_KINDS)):
             yield Problem(f"memories {memory.id[:12]}", f"is {memory.status} and has keys for: {', '.join(sorted(has)) or 'nothing'}")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualtrace_local.errors import StoreError
-from dualtrace_local.records import Memory, Round, Scope
+from dualtrace_local.records import RETRACTED, Memory, Round, Scope
 
 from .archive import archived
 from .changes import Change, history
@@ -100,7 +100,7 @@ class Reading:
 
     def retracted(self, scope: Scope) -> list[Memory]:
         """The memories that the owner has retracted, in the same order."""
-        rows = self._folder.rows("memories", where=f"{is_scope(scope)} AND status = 'retracted'")
+        rows = self._folder.rows("memories", where=f"{is_scope(scope)} AND status = '{RETRACTED}'")
         return [memory_record(r) for r in sorted(self._visible(rows), key=DATED)]
 
     def by_id(self, ids: Collection[str], scope: Scope, *, retracted: bool = False) -> dict[str, Memory]:

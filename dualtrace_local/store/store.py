@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from dualtrace_local.embed import Embedder
 from dualtrace_local.errors import StoreError
-from dualtrace_local.records import Memory, Round
+from dualtrace_local.records import RETRACTED, Memory, Round
 
 from .archive import Bundle, checked, newer_versions
 from .changes import Change, catch_up, write
@@ -166,7 +166,7 @@ class Store(Reading):
         versions = [v for b in fresh for v in b.parts["versions"] if v["id"] not in have] + more
         parts = {name: self._folder.prepared(name, [r for b in fresh for r in b.parts[name]]) for name in ("memories", "rounds")}
         ledger = self._folder.prepared("sessions", [b.session for b in fresh])
-        keys = self._folder.prepared("vectors", vectors.rows(taught_keys(m for m in memories if m.status != "retracted")))
+        keys = self._folder.prepared("vectors", vectors.rows(taught_keys(m for m in memories if m.status != RETRACTED)))
         with told(self.path, "writing"):
             self._folder.add("versions", self._folder.prepared("versions", versions))
             for name, rows in (*parts.items(), ("vectors", keys), ("sessions", ledger)):

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .folder import NEWEST
+
 SUMS = ".sums"
 HINT = "latest_version_hint.json"
 CHANGING = frozenset({SUMS, f"{SUMS}.new", ".lock", ".forgetting", HINT, "teaching", "failures.jsonl"})
@@ -112,7 +114,7 @@ def changed_files(root: Path, *, read: bool) -> Iterator[tuple[str, str]]:
 
 
 def _newest(versions: Path) -> int:
-    return max((2**64 - 1 - int(f.stem) for f in versions.glob("*.manifest") if f.stem.isdecimal()), default=0)
+    return max((NEWEST - int(f.stem) for f in versions.glob("*.manifest") if f.stem.isdecimal()), default=0)
 
 
 def _hinted(hint: Path) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from dualtrace_local.errors import StoreError
-from dualtrace_local.records import Component, Encoded, Evidence, Memory, Round, Scope, Tier, digest_of, plain
+from dualtrace_local.records import RETRACTED, Component, Encoded, Evidence, Memory, Round, Scope, Tier, digest_of, plain
 
 from .keys import Kind
 
@@ -72,6 +72,10 @@ class LedgerRow:
     dropped_sentences: tuple[str, ...] = ()
 
 
+NOT_RETRACTED = f"status != '{RETRACTED}'"
+"""Filter on ``memories``."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which memories a search may see.
@@ -89,7 +93,7 @@ class Selection:
         """As a filter on ``memories`` (retracted ones are never selected), ``rounds`` or ``vectors``."""
         parts = [is_scope(self.scope)]
         if table == "memories":
-            parts.append("status != 'retracted'")
+            parts.append(NOT_RETRACTED)
         if self.session_keys is not None:
             parts.append(is_any("session_key", self.session_keys))
         if self.minimum:

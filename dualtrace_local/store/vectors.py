@@ -14,7 +14,7 @@ from dualtrace_local.records import Memory, Round, digest_of
 
 from .folder import Folder
 from .keys import TAUGHT_KINDS, Kind, key_text, terms
-from .tables import ALWAYS, Key, Selection, is_any, key_row, memory_record, round_record, total_of
+from .tables import ALWAYS, NOT_RETRACTED, Key, Selection, is_any, key_row, memory_record, round_record, total_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ class Vectors:
         """Keys of taught kinds that have no row, as after the table was stepped back."""
         there = self.folder.read("vectors", ["owner_id", "kind"])
         have = set(zip(there["owner_id"].to_pylist(), there["kind"].to_pylist(), strict=True))
-        ids = self.folder.read("memories", ["id"], "status != 'retracted'")["id"].to_pylist()
+        ids = self.folder.read("memories", ["id"], NOT_RETRACTED)["id"].to_pylist()
         without = {i for i in ids if any((i, kind) not in have for kind in TAUGHT_KINDS)}
         memories = [memory_record(r) for r in self.folder.rows("memories", where=is_any("id", without))]
         return [key for key in taught_keys(memories) if (key.owner_id, key.kind) not in have]
