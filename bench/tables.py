@@ -157,8 +157,8 @@ def speed_line() -> str:
         return ""
     r = kept("speed")
     beside = f"{r['times_the_scan']} times a numpy scan of the same vectors ({r['scan_ms']} ms)"
-    before = f"The first search of a view, by LanceDB, takes {r['first_search_ms']} ms, reading its keys {r['reading_keys_ms']} ms"
-    return f"Search over {r['memories']:,} memories with their keys in memory: {r['search_ms']} ms, {beside}. {before}."
+    others = f"The first one of a process takes {r['first_search_ms']} ms; ranked in memory {r['in_memory_ms']} ms, once the keys are read"
+    return f"Search over {r['memories']:,} memories: {r['search_ms']} ms, {beside}. {others} ({r['reading_keys_ms']} ms)."
 
 
 def main() -> None:

@@ -57,13 +57,12 @@ class _Lists:
 def rank(view: View, text: str, vector: NDArray[np.float32], limit: int = POOL, in_memory_limit: int = IN_MEMORY) -> Ranking:
     """The visible keys in the order of the condition's search; ``vector`` is the unit vector of ``text``, shape [dimension].
 
-    Views up to ``in_memory_limit`` keys are ranked in memory, and those whose keys were read already (``View.keys``: worth it where a view
-    is asked often); larger ones by LanceDB once its word index is there and every key is made. Vectors are compared exactly in both; word
-    weights come from the visible keys in memory, from the whole table in LanceDB.
+    Views up to ``in_memory_limit`` keys are ranked in memory, larger ones by LanceDB once its word index is there and every key is
+    made. Vectors are compared exactly in both; word weights come from the visible keys in memory, from the whole table in LanceDB.
     """
     hybrid = view.condition.search == "hybrid"
     words = list(dict.fromkeys(terms(text))) if hybrid else []
-    large = not view.keys_read and view.size > in_memory_limit and view.store.words_indexed and not view.lacking
+    large = view.size > in_memory_limit and view.store.words_indexed and not view.lacking
     lists = _by_lancedb(view, words, vector) if large else _in_memory(view, words, vector)
     count = view.size if large else len(view.keys.owner_ids)
     return Ranking(_fused(lists)[:limit], count)

@@ -167,11 +167,6 @@ class View:
                 words[n], matrix[n] = plain.words[at[owner]], plain.matrix[at[owner]]
         return Keys(keys.owner_ids, tuple(words), matrix)
 
-    @property
-    def keys_read(self) -> bool:
-        """Whether all keys are in memory already."""
-        return "keys" in self.__dict__
-
     @cached_property
     def places(self) -> Places:
         """Rounds and memories as one ranking, for a merged key."""
