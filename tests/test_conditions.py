@@ -31,7 +31,7 @@ CONDITIONS = read_conditions()
 EVERYTHING = {"threshold": -1.0, "items": 99}
 DESIGN = (
     "vanilla", "c1", "c2", "c3", "c4", "c5-fs", "c7", "c6", "c8", "c6-write-only", "c6-read-only", "c6-recall-scene", "c6-shuffled",
-    "c6-verbatim", "c6-joint", "history", "full-context", "oracle",
+    "c6-verbatim", "c6-joint", "history", "full-context", "oracle", "oracle-user",
 )  # fmt: skip
 
 
@@ -315,6 +315,14 @@ def test_the_oracle_needs_to_be_told_the_evidence(store, embedder):
     assert none.state is State.C
 
 
+def test_the_oracle_of_the_user_shows_no_word_of_the_assistant(store, embedder):
+    evidence = frozenset(m.session_key for m in store.memories(ME)[2:4])
+    both = delivered(store, embedder, "oracle", "Which visa does a falconer need?", keys=evidence).items
+    users = delivered(store, embedder, "oracle-user", "Which visa does a falconer need?", keys=evidence).items
+    assert {turn.role for item in both for turn in item.turns} == {"user", "assistant"}
+    assert [[t for t in item.turns if t.role == "user"] for item in both] == [list(item.turns) for item in users]
+
+
 # ------------------------------------------------------------------------------------------------------------ whole runs
 
 
@@ -389,7 +397,7 @@ def test_every_condition_answers_every_question(everything):
     assert states["vanilla"] == states["c1"] == {"C": 10}
     assert all(states[n]["A"] >= 8 and not states[n]["B"] for n in ("c6", "c6-read-only", "c6-shuffled", "c6-joint"))
     assert all(states[n]["B"] >= 8 and not states[n]["A"] for n in ("c7", "c6-write-only", "c6-recall-scene", "c6-verbatim", "history"))
-    assert states["oracle"] == states["full-context"] == {"B": 10}
+    assert states["oracle"] == states["oracle-user"] == states["full-context"] == {"B": 10}
     assert overall["oracle"].correct >= overall["vanilla"].correct + 6
 
 
@@ -459,11 +467,11 @@ def test_daily_commands_refuse_what_only_a_run_can_do(tmp_path):
     source = kit.jsonl(tmp_path / "chats.jsonl", kit.small_sessions(3))
     with Memory(tmp_path / "store", Ours(), ME) as memory:
         memory.teach(source)
-        for name in ("c6-joint", "oracle"):
+        for name in ("c6-joint", "oracle", "oracle-user"):
             with pytest.raises(ConfigError, match="use it in `dualtrace run`"):
                 memory.search("What did I buy?", condition=name)
         for name in DESIGN:
-            if name not in ("c6-joint", "oracle"):
+            if name not in ("c6-joint", "oracle", "oracle-user"):
                 assert memory.ask("Which kayak did I buy?", condition=name).condition == name
 
 

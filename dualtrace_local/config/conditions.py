@@ -34,6 +34,7 @@ class Condition(Strict):
 
     * ``shows``; ``scene``: what stands for the scene: its ``own``, one ``recalled`` (made when the question is asked), one ``shuffled``
       (of another fact), or a ``quote`` of the user's, as long as the scene.
+    * ``sides``: of a round what both said, or what the ``user`` said alone.
     * ``room``: the model's token budget for delivered items, or all that its ``context`` takes.
 
     ``reconstruction``: the paper leaves parts of it open.
@@ -55,6 +56,7 @@ class Condition(Strict):
     taught: Literal["once", "jointly"] = "once"
     sessions: Literal["visible", "evidence"] = "visible"
     room: Literal["budget", "context"] = "budget"
+    sides: Literal["both", "user"] = "both"
     reconstruction: bool = False
 
     @model_validator(mode="after")
@@ -69,6 +71,7 @@ class Condition(Strict):
             > 1,
             "stored: facts+scenes+rounds knows no anchors, scene_from or other scenes": merged
             and (self.anchors or self.scene_from or self.scene != "own"),
+            "sides goes with stored: rounds": self.sides != "both" and not rounds,
             "key: fact+scene needs stored: facts+scenes": self.key == "fact+scene" and not scenes,
             "shows: fact+scene needs stored: facts+scenes, or scene: recalled": self.shows == "fact+scene"
             and not scenes

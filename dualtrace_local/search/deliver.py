@@ -16,7 +16,7 @@ from dualtrace_local.records import Delivered, Item, Memory, Question, Round, St
 from .items import A_ROUND, AROUND, cost_of, in_order, memory_item
 from .merged import merged
 from .ranking import Ranked, rank
-from .rounds import shortened, sides
+from .rounds import seen_sides, shortened
 from .views import View
 
 AT_ONCE = 48
@@ -133,10 +133,10 @@ def _item(
     if isinstance(source, Memory):
         return memory_item(view, source, key)
     if view.condition.search == "everything":
-        turns = sides(source)
+        turns = seen_sides(source, view.condition)
     else:
         most = room[0] if view.condition.room == "context" else min(room[0], room[1] // A_ROUND)
-        turns = shortened(source, most - AROUND, about, embedder, count)
+        turns = shortened(seen_sides(source, view.condition), most - AROUND, about, embedder, count)
     if not turns:
         return None
     return Item("", source.id, source.session_key, source.date, "", "", turns=turns, similarity=key.similarity, score=key.score)

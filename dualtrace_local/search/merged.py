@@ -17,7 +17,7 @@ from dualtrace_local.records import Delivered, Item, Memory, Question, Round
 from .items import AROUND, cost_of, in_order, memory_item
 from .places import Numbers, Place, Places
 from .ranking import POOL, Ranked
-from .rounds import shortened, size
+from .rounds import shortened, sides, size
 from .views import View
 
 A_PLACE = 8
@@ -152,7 +152,7 @@ class _Table:
             return
         around = AROUND if own is None else 0
         most = min(self.budget - self.spent, self.budget // A_PLACE) - around
-        turns = shortened(source, most, self.about, self.embedder, self.count)
+        turns = shortened(sides(source), most, self.about, self.embedder, self.count)
         if not turns or not self._fits(around + sum(size(t.text, self.count) for t in turns), source.text, source):
             return
         if own is None:

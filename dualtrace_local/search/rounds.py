@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from dualtrace_local.config import Condition
 from dualtrace_local.embed import Embedder
 from dualtrace_local.grounding import sentences
 from dualtrace_local.records import Round, Turn
@@ -24,13 +25,19 @@ def sides(source: Round) -> tuple[Turn, ...]:
     return tuple(Turn(role, text) for role, text in (("user", source.user), ("assistant", source.assistant)) if text)
 
 
-def shortened(source: Round, room: int, about: NDArray[np.float32], embedder: Embedder, count: Callable[[str], int]) -> tuple[Turn, ...]:
+def seen_sides(source: Round, condition: Condition) -> tuple[Turn, ...]:
+    """The sides of a round that a condition shows."""
+    return tuple(turn for turn in sides(source) if condition.sides in ("both", turn.role))
+
+
+def shortened(
+    turns: tuple[Turn, ...], room: int, about: NDArray[np.float32], embedder: Embedder, count: Callable[[str], int]
+) -> tuple[Turn, ...]:
     """The sides of a round, apart, in at most ``room`` tokens; empty when there is no room.
 
     What is too long is shown as one stretch around the piece whose vector is closest to the question's, ``about``, with "…" where it
     was cut. The side that holds the closest piece of both gets two thirds of the room, and what the other does not need.
     """
-    turns = sides(source)
     sizes = [size(turn.text, count) for turn in turns]
     if sum(sizes) <= room:
         return turns
