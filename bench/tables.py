@@ -62,12 +62,12 @@ def ways_lines() -> list[str]:
 
 def judge_lines() -> list[str]:
     """Agreement of the judge."""
-    result = kept("judge")
-    same = round(result["agreement"] * (result["n"] - result["unscored"]))
-    low, high = result["wilson_95"]
-    kind, strict = result["judged_correct_labelled_wrong"], result["judged_wrong_labelled_correct"]
+    result = kept("calibration")
+    whole = next(row for row in result["rows"] if row["kind"] == "overall")
+    share, kind, strict = whole["agreement"], whole["table"]["only_second"], whole["table"]["only_first"]
+    agreed = of({"hit": round(share["value"] * share["n"]), "n": share["n"], "wilson_95": [share["low"], share["high"]]})
     return [
-        f"| judge agrees with GPT-4o's labels | {same} of {result['n']} ({percent(low)} to {percent(high)}), kappa {result['kappa']:.2f} |",
+        f"| judge agrees with {', '.join(result['labelled_by'])} | {agreed}, kappa {whole['kappa']:.2f} |",
         f"| of those that differ | {kind} too kind, {strict} too strict |",
     ]
 
@@ -88,7 +88,7 @@ def table() -> str:
     model = kept("writing")["model"]
     measured_ways = ways_lines() if (HERE / "results" / "ways.json").exists() else []
     sample_note = f" ({told})" if (told := kept("sample").get("note")) else ""
-    data = ", ".join({**kept("writing")["data"], **kept("judge")["data"]})
+    data = ", ".join([*kept("writing")["data"], kept("calibration")["labels"]])
     lines = ["| measured | result, 95 % interval |", "|---|---|", *writing_lines(), *measured_ways, *judge_lines(), *sample_lines()]
     note = (
         f"All with {model} on a CPU, one run, temperature 0. "

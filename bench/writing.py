@@ -10,6 +10,8 @@ Measured, beside counts, tokens and seconds:
   of whose content words are the user's.
 * ``details``: of the numbers, dates and names in the user's evidence turns, the share that stands in the text of a component of that
   session (a date also counts when a component's resolved day is the same); ``details_with_quotes`` also looks into the quotes.
+* ``preferences``: of the content words that the gold answer to a question for a suggestion shares with the user's evidence turns, the share
+  in the text of a component of those sessions.
 * ``scenes``: refused, and with details (a number or name of the facts, where these have any), with time, with context (a place or thing
   around the user).
 """
@@ -51,11 +53,12 @@ class Lines(Listener):
 
 @dataclass
 class Known:
-    """A session of the data: its kind, and its evidence turns by the user."""
+    """A session of the data: its kind, its evidence turns by the user, and the stems of a gold answer that tells a preference."""
 
     session: Session
     kind: str
     evidence: set[int] = field(default_factory=set)
+    preference: frozenset[str] = frozenset()
 
 
 def known(datasets: Sequence[Path]) -> dict[str, Known]:
@@ -71,6 +74,8 @@ def known(datasets: Sequence[Path]) -> dict[str, Known]:
             each.kind = kind if gold else each.kind
             if entry.gold is not None and told_by_user:
                 each.evidence |= {t for s, t in entry.gold.evidence_turns if s == position and session.turns[t].role == "user"}
+                if entry.gold.kind == "single-session-preference":
+                    each.preference |= stems(entry.gold.answer)
     return found
 
 
@@ -165,12 +170,16 @@ def measure(sessions: dict[str, Known], store: Store) -> dict[str, Any]:
         written = sum(len(of[row.key]) for row in rows)
         kinds[kind] = share(sum(row.status == "taught" for row in rows), len(rows)) | {"components_a_session": written / max(1, len(rows))}
     wanted, found, quoted = Counter[str](), Counter[str](), Counter[str]()
+    meant = told = 0
     for key, each in sessions.items():
         if each.evidence and key in of:
             held = details((each.session.turns[t].text for t in sorted(each.evidence)), each.session)
             wanted.update({name: len(getattr(held, name)) for name in ("numbers", "names", "dates")})
             found.update(reached(held, of[key], each.session, quotes=False))
             quoted.update(reached(held, of[key], each.session, quotes=True))
+            words = each.preference & stems(" ".join(each.session.turns[t].text for t in each.evidence))
+            meant += len(words)
+            told += len(words & stems(" ".join(c.text for c in of[key])))
     all_components = [(c, sessions[key].session) for key, mine in of.items() for c in mine]
     good = sum(supported(c, s) for c, s in all_components)
     refused = Counter(reason for row in ledger for reason in row.dropped_sentences)
@@ -182,6 +191,7 @@ def measure(sessions: dict[str, Known], store: Store) -> dict[str, Any]:
         "sentences_refused": dict(refused.most_common()),
         "details": share(found.total(), wanted.total()) | {name: share(found[name], n) for name, n in wanted.items()},
         "details_with_quotes": share(quoted.total(), wanted.total()),
+        "preferences": share(told, meant),
         "scenes": scene_counts(memories),
         "totals_of_evidence": dict(sorted(Counter(row.evidence.total for row in ledger if row.status != "empty").items())),
     }

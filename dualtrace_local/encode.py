@@ -97,7 +97,7 @@ def _facts_first(
 
 
 def _missed(session: Session, domain: Personal, ground: Ground, written: Sequence[Component], *, sure: bool) -> Flow[list[Component]]:
-    """A second look at the user's sentences whose numbers, names or dates no statement tells.
+    """A second look at the user's sentences whose numbers, names, dates or leanings no statement tells.
 
     The model rewrites just these, one for one, which small models do almost without a fault. What it still leaves out, and what is
     part of a question (rewritten, "do you know whether" becomes "the user knows"), is kept as a quotation. ``sure``: only sentences
@@ -111,7 +111,8 @@ def _missed(session: Session, domain: Personal, ground: Ground, written: Sequenc
             rewritten, _ = _grounded((yield from ask(domain.details(told))).facts, session, ground)
         except OutputError:
             rewritten = []  # nothing is lost: all of them are quoted below
-    found = [c for c in rewritten if details_of([c]) - details_of(written)]
+    quoted = {c.quote for c in written}
+    found = [c for c in rewritten if details_of([c]) - details_of(written) or c.quote not in quoted]
     left = [said for said in ground.untold([*written, *found], session.date) if said in missed]
     return found + [_dated(domain.quotation(said), session) for said in left]
 

@@ -168,6 +168,20 @@ def test_a_question_is_quoted_and_never_rewritten():
     assert components_of(encoded)[1].text == 'The user asked: "How can I make the most of my 30-minute walk?"'
 
 
+def test_what_the_user_likes_or_owns_in_passing_is_written_too():
+    """It decides what to suggest to them months later, and holds no number or name that a lost detail is known by."""
+    session = talk("I keep hens. I can't stand loud restaurants. What goes well with my new cargo bike?")
+    encoded, requests = teach(session, second_look("The user can't stand loud restaurants."))
+    asked = next(r for r in requests if r.kind == "details")
+    assert "I can't stand loud restaurants." in asked.user
+    texts = [c.text for c in components_of(encoded)]
+    assert texts == [
+        "The user keeps hens.",
+        "The user can't stand loud restaurants.",
+        'The user asked: "What goes well with my new cargo bike?"',
+    ]
+
+
 def test_a_name_that_the_assistant_brought_up_is_no_detail_of_the_user():
     session = talk("I keep hens.", ("assistant", "Chicken Chat by Marlow is a good podcast."), "I think I'll try Chicken Chat by Marlow.")
     encoded, requests = teach(session, second_look())

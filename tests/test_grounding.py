@@ -14,6 +14,7 @@ from dualtrace_local.grounding import (
     forbidden,
     hedged,
     in_first_person,
+    leaning,
     names,
     numbers,
     score,
@@ -525,3 +526,57 @@ def test_being_made_to_think_is_no_hedge():
 def test_a_pet_is_not_taken_for_the_user(text, kept):
     said = user("My name is Ines, I'm Italian and I have a new cat. Whiskers, my new cat, had an ear infection.")
     assert isinstance(Ground(said).component(text), Component) is kept
+
+
+# ---------------------------------------------------------------------------------------------- what the user leans to
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "I really love slow trains and window seats.",
+        "I don't like crowded beaches.",
+        "I've always hated cilantro.",
+        "I'm a big fan of rye bread.",
+        "I can't stand loud restaurants.",
+        "I'm allergic to shellfish.",
+        "We own a small red kayak.",
+        "I've been practising the cello every evening.",
+        "I have recently been growing chillies on the balcony.",
+        "My favorite season is autumn.",
+        "I'd pack light, with just my new power bank and a book.",
+        "As an aspiring watchmaker, I'm looking for a good loupe.",
+        "I avoid motorways.",
+        "I'm not keen on podcasts.",
+    ],
+)
+def test_a_sentence_that_tells_a_leaning(told):
+    assert leaning(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "I like the idea of a picnic.",
+        "I love that suggestion!",
+        "I'd like to know how glue works.",
+        "I like your second draft.",
+        "I've been wondering whether glue dries in the cold.",
+        "I've been thinking about it.",
+        "I need a title for the essay.",
+        "I want you to act as a pirate.",
+        "Write a poem about a man who likes trains.",
+        "I love it.",
+    ],
+)
+def test_a_sentence_about_the_answer_or_the_task_tells_no_leaning(told):
+    assert not leaning(told)
+
+
+def test_leanings_that_nothing_tells_are_looked_at_again_few_and_after_details():
+    turns = user("I love rye bread. I avoid motorways. I hate cilantro. I'm a fan of slow trains. My hen Greta laid 212 eggs.")
+    ground = Ground(turns)
+    missed = [s.text for s in ground.untold((), None)]
+    assert missed == ["My hen Greta laid 212 eggs.", "I love rye bread.", "I avoid motorways.", "I hate cilantro."]
+    told = kept("The user loves rye bread.", *turns)
+    assert "I love rye bread." not in [s.text for s in ground.untold([told], None)], "a sentence that a component quotes is told"

@@ -84,6 +84,19 @@ _ASKS = re.compile(
     | any\s+(?:\w+\s+)?(?:tips|advice|suggestions|ideas|recommendations|thoughts))\b.*""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+_LEANING = re.compile(
+    r"""\b(?:I|we)(?:['’](?:m|ve|re))?\s+
+      (?:(?:also|just|really|always|usually|often|still|never|do|don['’]?t|didn['’]?t|absolutely|particularly|have|had|been|am|are|was|were)\s+){0,3}
+      (?:(?:like|love|hate|prefer|avoid|dislike|own)\b(?!\s+to\s+(?:know|learn|hear|see|get|ask)\b|\s+(?:th(?:e|at|is|ose|ese)|your|it)\b)
+        | (?:loved|enjoy(?:ed|ing)?|hated|preferred|avoid(?:ed|ing)|disliked|owned)\b
+        | (?:(?:a\s+)?(?:\w+\s+)?fans?\s+of|tired\s+of|fed\s+up\s+with|fond\s+of|(?:not\s+)?keen\s+on)\b
+        | (?:allergic|vegan|vegetarian|obsessed|passionate|into)\b
+        | (?:can['’]?t|cannot|can\s+not|couldn['’]?t)\s+(?:stand|bear)\b)
+    | \b(?:I|we)(?:['’]ve|\s+have)\s+(?:(?:also|just|really|recently|always)\s+)*been\s+(?!wondering|thinking|considering|meaning)\w+ing\b
+    | \bmy\s+(?:\w+\s+)?favou?rites?\b | \bmy\s+(?:new|old|current|own|beloved|trusty)\s+\w+ | ^as\s+an?\s+[\w\s-]{3,40},
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _LEAD = re.compile(r"^(?:(?:oh|and|so|also|well|anyway|actually|now|by the way|speaking of which|on that note)\b[,\s]+)+", re.IGNORECASE)
 _TO_ASSISTANT = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 
@@ -94,6 +107,15 @@ def statement_of(sentence: str) -> str:
     told = f"{told}." if told != sentence and len(stems(told)) >= CONTENT else sentence
     bare = _LEAD.sub("", told)
     return told if bare == told else bare[:1].upper() + bare[1:]
+
+
+def leaning(statement: str) -> bool:
+    """Whether a statement of the user's tells, be it in passing, what they like, avoid, own, are or keep doing.
+
+    Such words decide what to suggest to somebody, and stand mostly beside a request ("like my new power bank", "as an aspiring comedian").
+    What they like of an answer ("I like the idea") is not meant. Chosen on the development rows.
+    """
+    return bool(_LEANING.search(statement))
 
 
 def addresses_somebody(text: str) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 from dualtrace_local.dates import find_events
 from dualtrace_local.records import Component, Turn
 
-from .evidence import HIGHEST, TOP, details_of, hedged, score, statement_of
+from .evidence import HIGHEST, TOP, details_of, hedged, leaning, score, statement_of
 from .words import TOKEN, VAGUE, figures_and_names, measures, names, numbers, one_form, pairs, sentences, stems
 
 MINIMUM_SHARE = 0.34
@@ -27,6 +27,9 @@ LEAST_NAMED = 5
 
 MOST_UNTOLD = 10
 """Sentences in which details are looked for a second time, in one session."""
+
+MOST_LEANINGS = 3
+"""Of these, sentences that tell no detail, only what the user likes, avoids, owns or keeps doing."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,15 @@ class Ground:
         return "takes somebody else for the user" if mistaken else ""
 
     def untold(self, told: Sequence[Component], said_on: datetime | None) -> tuple[Said, ...]:
-        """The user's sentences about their own life with a number, name or date that no component tells, few of them, richest first.
+        """The user's sentences about their own life of which no component tells a number, name or date, or what they like, avoid or own.
 
-        A name counts where the user brought it up: one that somebody else said before is mostly a suggestion taken over. Of a sentence
-        that only asks, numbers and dates count.
+        Few of them, richest first. A name counts where the user brought it up: one that somebody else said before is mostly a suggestion
+        taken over. Of a sentence that only asks, numbers, dates and leanings count.
         """
         known, heard = details_of(told), set[str]()
+        quoted = {component.quote for component in told}
         found: list[tuple[bool, int, Said]] = []
+        leanings: list[Said] = []
         for s in self.said:
             if s.role != "user":
                 heard |= {word.lower() for word in TOKEN.findall(s.text) if word[0].isupper()}
@@ -133,9 +138,15 @@ class Ground:
             days = tuple(event for event in find_events(statement, said_on) if event.day)
             as_said = Component(statement, s.text, s.turn, events=days)
             lost = details_of([as_said]) - known - (names(statement) if asks else heard)
-            if lost and score(as_said).relevance == TOP:
+            leans = leaning(statement) and s.text not in quoted
+            if not (lost or leans) or score(as_said).relevance != TOP:
+                continue
+            if lost:
                 found.append((asks, -len(lost), s))
-        return tuple(s for _, _, s in sorted(found, key=lambda f: f[:2]))[:MOST_UNTOLD]
+            else:
+                leanings.append(s)
+        richest = [s for _, _, s in sorted(found, key=lambda f: f[:2])]
+        return (*richest, *leanings[:MOST_LEANINGS])[:MOST_UNTOLD]
 
     @staticmethod
     def _share(wanted: frozenset[str], figures: frozenset[str], said: Said) -> float:
