@@ -126,19 +126,20 @@ def retrieval_table() -> str:
 
 
 def answers_table() -> str:
-    """Right answers by condition and kind, and where the wrong ones were lost."""
+    """Right answers by condition, and where the wrong ones were lost; by kind they are in the kept result."""
     if not there("answers"):
         return ""
     result = kept("answers")
     label = "`development` rows, " if result["development"] else ""
     lines = [
-        "| file | condition | kind | right | tokens | not kept | not found | misread | made up |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| file | condition | right | tokens | not kept | not found | misread | made up |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, data in result["data"].items():
-        for r in data["rows"]:
+        for r in (r for r in data["rows"] if r["kind"] == "overall"):
+            right = of({"hit": r["right"], "n": r["scored"], "wilson_95": r["wilson_95"]})
             lost = " | ".join(str(r[why]) for why in ("not kept", "not found", "misread", "made up"))
-            lines.append(f"| {name} | {r['condition']} | {r['kind']} | {r['right']} of {r['scored']} | {r['context_tokens']} | {lost} |")
+            lines.append(f"| {name} | {r['condition']} | {right} | {r['context_tokens']} | {lost} |")
     return f"Answered, {label}read by {result['models']['read']}, judged by {result['models']['judge']}:\n\n" + "\n".join(lines)
 
 
