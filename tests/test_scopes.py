@@ -85,8 +85,8 @@ def test_no_reading_method_crosses_scopes(shared, embedder):
         for kind in ("fact", "fact+scene", "anchor", "round"):
             owners = set(store.keys(Selection(ANN), kind).owner_ids)
             assert owners <= {m.id for m in mine} | {r.id for r in store.rounds(ANN)}, kind
-        vector = store.keys(Selection(BOB), "fact").matrix[0]
-        assert {hit.owner_id for hit in store.nearest(Selection(ANN), "fact", vector, 50)} == {m.id for m in mine}
+        words = sorted({word for scope in (ANN, BOB) for key in store.keys(Selection(scope), "fact").words for word in key})
+        assert {hit.owner_id for hit in store.matching(Selection(ANN), "fact", words, 50)} == {m.id for m in mine}
 
 
 def test_no_command_crosses_scopes(shared, tmp_path):

@@ -19,7 +19,7 @@ from .ranking import Ranked, rank
 from .rounds import seen_sides, shortened
 from .views import View
 
-AT_ONCE = 48
+AT_ONCE = 16
 """Memories or rounds that are read from the store in one go."""
 
 

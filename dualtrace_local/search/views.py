@@ -106,7 +106,7 @@ class View:
 
     @property
     def mixed(self) -> bool:
-        """Whether memories of this view are found by keys of different kinds, which only a ranking in memory can do."""
+        """Whether memories of this view are found by keys of different kinds, which LanceDB cannot rank together."""
         return self.condition.key == "fact+scene" and self.condition.scene_from > self.condition.minimum
 
     @cached_property
@@ -166,6 +166,12 @@ class View:
             if owner in at and owner in self.memories and key_of(self.memories[owner], self.condition) == "fact":
                 words[n], matrix[n] = plain.words[at[owner]], plain.matrix[at[owner]]
         return Keys(keys.owner_ids, tuple(words), matrix)
+
+    @cached_property
+    def vectors(self) -> Keys:
+        """All keys without their words, in memory."""
+        (kind,) = kinds_of(self.condition)
+        return self.store.keys(self.selection, kind, words=False)
 
     @cached_property
     def places(self) -> Places:

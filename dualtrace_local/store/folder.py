@@ -11,9 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dualtrace_local.errors import StoreError
 
 from .tables import TABLES, arrow, is_any, schema
@@ -188,17 +185,10 @@ class Folder:
         """Whether ``by_words`` can be used."""
         return any(i.columns == ["terms"] for i in self.table("vectors").list_indices())
 
-    def by_vector(self, vector: NDArray[np.float32], where: str, limit: int) -> list[dict[str, Any]]:
-        """Rows of ``vectors`` with the highest cosine, exact, with ``_distance`` = 1 - cosine."""
-        query = self.table("vectors").search(vector, vector_column_name="vector").distance_type("cosine")
-        query = query.where(where, prefilter=True).select(["owner_id", "session_key", "_distance"]).limit(limit)
-        found: list[dict[str, Any]] = query.to_list()
-        return found
-
     def by_words(self, words: Sequence[str], where: str, limit: int) -> list[dict[str, Any]]:
-        """Rows of ``vectors`` with the highest BM25 score over the whole table, with ``_score`` and their vector."""
+        """Rows of ``vectors`` with the highest BM25 score over the whole table, with ``_score``."""
         query = self.table("vectors").search(" ".join(words), query_type="fts", fts_columns="terms")
-        query = query.where(where, prefilter=True).select(["owner_id", "session_key", "vector", "_score"]).limit(limit)
+        query = query.where(where, prefilter=True).select(["owner_id", "_score"]).limit(limit)
         found: list[dict[str, Any]] = query.to_list()
         return found
 

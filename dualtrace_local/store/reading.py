@@ -9,9 +9,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dualtrace_local.errors import StoreError
 from dualtrace_local.records import RETRACTED, Memory, Round, Scope
 
@@ -197,18 +194,9 @@ class Reading:
         """Whether LanceDB can rank by words."""
         return self._folder.words_indexed
 
-    def nearest(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[Hit]:
-        """Highest cosine first, by LanceDB, exact."""
-        return self._hits(self._searched().by_vector(selection, kind, vector, limit))
-
-    def matching(self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int) -> list[Hit]:
-        """Highest BM25 score first, by LanceDB, with the word statistics of the whole table."""
-        return self._hits(self._searched().by_words(selection, kind, words, vector, limit))
-
-    def _hits(self, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
-        """The hits in sessions that exist for a reader."""
-        whole = self._committed({session for session, _ in found})
-        return [hit for session, hit in found if session in whole]
+    def matching(self, selection: Selection, kind: Kind, words: Sequence[str], limit: int) -> list[Hit]:
+        """Highest BM25 score first, by LanceDB, with the word statistics of the whole table (rows of an unfinished commit may be there)."""
+        return self._searched().by_words(selection, kind, words, limit)
 
     def _searched(self) -> Vectors:
         if self._vectors is None:

@@ -37,7 +37,7 @@ from .tables import (
 from .vectors import Keys, Made, Vectors, taught_keys
 
 IN_MEMORY = 20_000
-"""Keys up to which a view is ranked in memory; from here on the words are indexed."""
+"""Keys up to which a view's words are ranked in memory; from here on they are indexed."""
 
 
 class Store(Reading):
@@ -275,15 +275,15 @@ class Store(Reading):
 
     # ---------------------------------------------------------------------------------------------------- for search
 
-    def keys(self, selection: Selection, kind: Kind, made: Made = lambda _: None) -> Keys:
-        """Keys, words and vectors of everything in the selection; what was never embedded under this kind is embedded now.
+    def keys(self, selection: Selection, kind: Kind, made: Made = lambda _: None, *, words: bool = True) -> Keys:
+        """The keys of a selection, without their ``words`` if told so; what was never embedded under this kind is embedded now.
 
         A store that is open for writing keeps it, batch by batch, and ``made`` is told the size of each.
         """
         if self._lock is None:
-            return self._searched().read(selection, kind, self.known(), keep=False, made=made)
+            return self._searched().read(selection, kind, self.known(), words=words, made=made)
         with told(self.path, "writing"):
-            found = self._searched().read(selection, kind, self.known(), keep=True, made=made)
+            found = self._searched().read(selection, kind, self.known(), words=words, keep=True, made=made)
             settle(self.path, self._settled)
             self._tidy()
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,20 +29,24 @@ Made = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of one kind in a selection, by owner id: BM25 terms of each, and unit vectors of shape [n, dimension]."""
+    """The keys of one kind in a selection, by owner id: BM25 terms of each, where asked for, and unit vectors of shape [n, dimension]."""
 
     owner_ids: tuple[str, ...]
     words: tuple[tuple[str, ...], ...]
     matrix: NDArray[np.float32]
 
+    @cached_property
+    def at(self) -> dict[str, int]:
+        """The row of each owner."""
+        return {owner: n for n, owner in enumerate(self.owner_ids)}
+
 
 @dataclass(frozen=True)
 class Hit:
-    """A key found by LanceDB: the memory or round it belongs to, its cosine with the question (-1 to 1), its BM25 score."""
+    """A key found by LanceDB: the memory or round it belongs to, and its BM25 score."""
 
     owner_id: str
-    similarity: float
-    score: float = 0.0
+    score: float
 
 
 def memory_key(memory: Memory, kind: Kind) -> Key:
@@ -61,7 +66,7 @@ def taught_keys(memories: Iterable[Memory]) -> list[Key]:
 
 
 class Vectors:
-    """Makes, completes and searches the rows of ``vectors``."""
+    """Makes, completes, reads and searches the rows of ``vectors``."""
 
     def __init__(self, folder: Folder, embedder: Embedder) -> None:
         self.folder = folder
@@ -100,21 +105,38 @@ class Vectors:
         owners, where = _seen(selection, kind).where(_owners(kind)), _seen(selection, kind).where()
         return max(0, self.folder.count(_owners(kind), owners) - self.folder.count("vectors", f"{where} AND kind = '{kind}'"))
 
-    def read(self, selection: Selection, kind: Kind, whole: Collection[str], *, keep: bool, made: Made) -> Keys:
-        """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``."""
-        where = _seen(selection, kind).where()
-        found = self.folder.read("vectors", ["owner_id", "session_key", "terms", "vector"], f"{where} AND kind = '{kind}'")
-        matrix = _matrix(found["vector"], self.embedder.dimension)
-        names = zip(found["owner_id"].to_pylist(), found["session_key"].to_pylist(), found["terms"].to_pylist(), strict=True)
-        keys = {owner: (words, row) for (owner, session, words), row in zip(names, matrix, strict=True) if session in whole}
-        for rows in self._made(_seen(selection, kind).where(_owners(kind)), kind, frozenset(keys), whole):
+    def read(
+        self,
+        selection: Selection,
+        kind: Kind,
+        whole: Collection[str],
+        *,
+        words: bool = True,
+        keep: bool = False,
+        made: Made = lambda _: None,
+    ) -> Keys:
+        """All keys of one kind in the committed sessions ``whole``; those never made are made now, and written when ``keep``.
+
+        ``words`` False leaves the words out: splitting those of a hundred thousand keys takes longer than reading their vectors.
+        """
+        where = f"{_seen(selection, kind).where()} AND kind = '{kind}'"
+        found = self.folder.read("vectors", ["owner_id", "session_key", "vector", *(["terms"] if words else [])], where)
+        pairs = zip(found["owner_id"].to_pylist(), found["session_key"].to_pylist(), strict=True)
+        at = {owner: n for n, (owner, session) in enumerate(pairs) if session in whole}
+        spoken: list[str] = found["terms"].to_pylist() if words else []
+        parts, count = _parts(found["vector"], self.embedder.dimension), found.num_rows
+        for rows in self._made(_seen(selection, kind).where(_owners(kind)), kind, frozenset(at), whole):
             if keep:
                 self.folder.add("vectors", self.folder.prepared("vectors", rows))
-            keys |= {row["owner_id"]: (row["terms"], row["vector"]) for row in rows}
+            at |= {row["owner_id"]: n for n, row in enumerate(rows, count)}
+            spoken += [row["terms"] for row in rows]
+            parts.append(np.stack([row["vector"] for row in rows]))
+            count += len(rows)
             made(len(rows))
-        owners = tuple(sorted(keys))
-        stacked = np.stack([keys[o][1] for o in owners]) if owners else np.zeros((0, self.embedder.dimension), np.float32)
-        return Keys(owners, tuple(tuple(keys[o][0].split()) for o in owners), stacked)
+        owners = tuple(sorted(at))
+        order = [at[owner] for owner in owners]
+        matrix = _gathered(parts, order, self.embedder.dimension)
+        return Keys(owners, tuple(tuple(spoken[n].split()) for n in order) if words else (), matrix)
 
     def _made(self, where: str, kind: Kind, have: Collection[str], whole: Collection[str]) -> Iterator[list[dict[str, Any]]]:
         """Rows of the keys that are not there yet, ``AT_ONCE`` at a time."""
@@ -125,17 +147,10 @@ class Vectors:
             found = self.folder.rows(_owners(kind), where=is_any("id", absent[start : start + AT_ONCE]))
             yield self.rows([round_key(round_record(r)) if kind == "round" else memory_key(memory_record(r), kind) for r in found])
 
-    def by_vector(self, selection: Selection, kind: Kind, vector: NDArray[np.float32], limit: int) -> list[tuple[str, Hit]]:
-        """Session key and hit, best cosine first."""
-        rows = self.folder.by_vector(vector, f"{selection.where()} AND kind = '{kind}'", limit)
-        return [(row["session_key"], Hit(row["owner_id"], 1.0 - row["_distance"])) for row in rows]
-
-    def by_words(
-        self, selection: Selection, kind: Kind, words: Sequence[str], vector: NDArray[np.float32], limit: int
-    ) -> list[tuple[str, Hit]]:
-        """Session key and hit, best BM25 score first; ``vector`` is the question's."""
+    def by_words(self, selection: Selection, kind: Kind, words: Sequence[str], limit: int) -> list[Hit]:
+        """Best BM25 score first."""
         rows = self.folder.by_words(words, f"{selection.where()} AND kind = '{kind}'", limit) if words else []
-        return [(row["session_key"], Hit(row["owner_id"], float(np.dot(row["vector"], vector)), row["_score"])) for row in rows]
+        return [Hit(row["owner_id"], row["_score"]) for row in rows]
 
 
 def _owners(kind: Kind) -> str:
@@ -148,6 +163,24 @@ def _seen(selection: Selection, kind: Kind) -> Selection:
     return replace(selection, minimum=0) if kind == "round" else selection
 
 
+def _parts(column: pa.ChunkedArray, dimension: int) -> list[NDArray[np.float32]]:
+    """The vectors of a column as they lie in memory, chunk by chunk, shape [n, dimension] each."""
+    chunks = (chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks)
+    return [np.asarray(chunk, dtype=np.float32).reshape(-1, dimension) for chunk in chunks]
+
+
 def _matrix(column: pa.ChunkedArray, dimension: int) -> NDArray[np.float32]:
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(flat, dtype=np.float32).reshape(-1, dimension)
+    return np.concatenate([np.zeros((0, dimension), np.float32), *_parts(column, dimension)])
+
+
+def _gathered(parts: Sequence[NDArray[np.float32]], order: Sequence[int], dimension: int) -> NDArray[np.float32]:
+    """These rows of all parts in this order. Each vector is copied once: there may be a hundred thousand."""
+    place = np.full(sum(map(len, parts)), -1, dtype=np.intp)
+    place[np.asarray(order, dtype=np.intp)] = np.arange(len(order))
+    matrix = np.empty((len(order), dimension), np.float32)
+    start = 0
+    for part in parts:
+        to = place[start : start + len(part)]
+        matrix[to[to >= 0]] = part[to >= 0]
+        start += len(part)
+    return matrix
