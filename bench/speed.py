@@ -2,8 +2,8 @@
 
 The store is made up and thrown away, unless ``--store`` names it. Its vectors are random unit vectors that follow from the text, so that no
 embedding model has to read a hundred thousand texts; everything else is what `ask` does, where LanceDB ranks the words of so many. The
-first search of a process is kept apart. Beside it: the same ranking in memory, as smaller views are ranked, once the keys are read. Scan, search and
-ranking are timed in turn, in one process; the medians are kept.
+first search of a process is kept apart. Beside it: the same ranking in memory, as smaller views are ranked, once the keys are read. Scan,
+search and ranking are timed in turn, in one process; the medians are kept.
 """
 
 from __future__ import annotations
