@@ -294,6 +294,26 @@ def test_large_views_without_a_word_index_are_ranked_in_memory(tmp_path, embedde
         assert rank(view_of(store), "bee hives", vector, in_memory_limit=0) == rank(view_of(store), "bee hives", vector)
 
 
+def test_three_tiers_keep_their_own_keys_in_a_large_view(tmp_path, embedder):
+    """A memory that is a fact alone in a view is found by the fact, also where LanceDB would rank the words of so many."""
+    conditions = read_conditions()
+    outcome = one("old-kite", "The user has an old kite, as far as the user remembers.", START, evidence=Evidence(1, 1, 1))
+    with Store.open(tmp_path / "s", embedder, create=True) as store:
+        store.commit([outcome, *made()])
+        store.index_words()
+        vector = embedder.encode(["old kite"])[0]
+        (memory,) = outcome.encoded.memories
+
+        def closeness(name: str) -> float:
+            view = View(store, ME, conditions.get(name))
+            assert not view.lacking
+            (key,) = [k for k in rank(view, "old kite", vector, in_memory_limit=0).keys if k.owner_id == memory.id]
+            return key.similarity
+
+        assert closeness("c6") != pytest.approx(closeness("c7"), abs=1e-4)
+        assert closeness("c4") == pytest.approx(closeness("c7"), abs=1e-5)
+
+
 @pytest.mark.parametrize("question", ["", "   ", "???", "the of and", 'a" OR (b:c* AND', "東京", "half \ud83d emoji", "x" * 5000])
 def test_any_question_text_can_be_searched(store, embedder, question):
     for limit in (0, 1000):
